@@ -1,0 +1,68 @@
+"""What one turn may ask of the world, as values: the steps that a protocol yields and `run` carries out.
+
+A protocol's turn is a generator: it yields a `Query` and is sent the `Reply`, or yields a `Score` and is sent the
+`Scores`, and returns the `Reply` that counts as the answer of the turn. It is pure, so a run is replayed by sending
+the recorded replies to a fresh generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from callgate.types import Delta, Message, Reply, Request
+
+
+class Machine(Protocol):
+    """Reads the text of one message as it arrives: text in, deltas out (never `Finish`: that is the transport's)."""
+
+    problems: list[str]
+
+    def feed(self, text: str) -> list[Delta]:
+        """Deltas that are now certain."""
+        ...
+
+    def finish(self) -> list[Delta]:
+        """The text is over: everything still held comes out."""
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class Query:
+    """One request, and how the text of its answer is read."""
+
+    request: Request
+    machine: Callable[[], Machine] | None = None
+    """Makes the reader of the answer's text; None: the text is content, untouched."""
+    purpose: Literal["turn", "choose", "arguments"] = "turn"
+    visible: bool = True
+    """Whether its deltas are events of the run (a choice of tool is not)."""
+
+
+@dataclass(slots=True, frozen=True)
+class Score:
+    """Asks for the log-probability of each candidate text after each prompt (engines with "logprobs" only)."""
+
+    prompts: tuple[tuple[Message, ...], ...]
+    candidates: tuple[str, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Scores:
+    """`values[p][c]`: the mean log-probability a token of candidate c after prompt p."""
+
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Chosen:
+    """A report, answered with None: how the tool was chosen. It becomes the event `Routed`."""
+
+    chooser: str
+    tools: tuple[str, ...]
+    confidence: float | None = None
+
+
+Step: TypeAlias = Query | Score | Chosen
+Turn: TypeAlias = Generator[Step, "Reply | Scores | None", Reply]

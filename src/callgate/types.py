@@ -1,0 +1,311 @@
+"""The words of the house: what passes between its rooms.
+
+One law: a value that has left its maker never changes. Deltas are made once a token, so they are slotted only
+(0.1 us each) and by agreement never assigned to; all else is frozen too.
+
+This file is a leaf: it imports nothing of callgate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
+Schema: TypeAlias = Mapping[str, Any]
+Usage: TypeAlias = Mapping[str, int]
+"""Tokens: `input`, `output`, and where the server tells `cached`, `reasoning`."""
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "error", "interrupted"]
+SOUND: frozenset[str] = frozenset({"stop", "tool_calls"})
+"""The ends of a turn after which its calls may run (X1); after any other every call is incomplete."""
+
+Flag: TypeAlias = Literal["repaired", "recovered", "renamed", "loose"]
+Effect: TypeAlias = Literal["read", "write"]
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Status: TypeAlias = Literal[
+    "ok",
+    "invalid_arguments",
+    "unknown_tool",
+    "denied",
+    "not_found",
+    "timeout",
+    "upstream_error",
+    "failed",
+    "cancelled",
+    "not_started",
+    "unknown_outcome",
+]
+BadReason: TypeAlias = Literal["malformed", "truncated", "too_large", "unsound_end"]
+RunReason: TypeAlias = Literal[
+    "answered",
+    "waiting",
+    "turn_limit",
+    "request_limit",
+    "time_limit",
+    "token_limit",
+    "call_limit",
+    "repetition",
+    "cancelled",
+    "provider_error",
+]
+
+
+# --- deltas: what a turn is made of -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TextDelta:
+    """Text that people may see, as it grows."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ReasoningDelta:
+    """The model's thinking, as it grows."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class CallDelta:
+    """A call in progress. The first one of an index carries the name (and the id, if the text has one)."""
+
+    index: int
+    id: str | None
+    name: str | None
+    arguments: str
+    """A fragment of JSON text; all fragments of one index together are valid JSON, equal to the final arguments."""
+
+
+@dataclass(slots=True, frozen=True)
+class ToolCall:
+    """A call whose text is complete. Whether it may run is another question."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    index: int = 0
+    flags: frozenset[str] = frozenset()
+    """Which liberties were taken to read it (`Flag`). No flagged write runs."""
+    extra: Mapping[str, Any] = field(default=EMPTY, compare=False)
+    """Fields of the provider that must be sent back with the call (thought signatures)."""
+
+
+@dataclass(slots=True, frozen=True)
+class BadCall:
+    """A call that was cut off or cannot be read. It never runs."""
+
+    index: int
+    id: str | None
+    name: str | None
+    text: str
+    """Its arguments as they came, to the character."""
+    reason: str = "truncated"
+
+
+@dataclass(slots=True, frozen=True)
+class Finish:
+    """How a message ended. Exactly one, and the last delta of every message."""
+
+    reason: FinishReason
+    usage: Usage | None = None
+    raw: str | None = None
+    """What the server called it."""
+    error: str | None = None
+    problems: tuple[str, ...] = ()
+    """What was odd in this message, and what was done about it."""
+
+
+Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | ToolCall | BadCall | Finish
+
+
+@dataclass(slots=True, frozen=True)
+class Reply:
+    """One whole message of a model."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    incomplete: list[BadCall] = field(default_factory=list)
+    finish: FinishReason = "stop"
+    raw_finish: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+# --- what is asked ------------------------------------------------------------------------------------------------
+
+Part: TypeAlias = Mapping[str, Any]
+"""A content part in the OpenAI form: {"type": "text", "text": …}, {"type": "image_url", "image_url": {"url": …}}."""
+
+
+@dataclass(slots=True, frozen=True)
+class Message:
+    """One message of a conversation.
+
+    `calls` are those of an assistant, `call_id` and `name` say which call a tool message answers.
+    """
+
+    role: Role
+    content: str | tuple[Part, ...] = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    name: str | None = None
+    extra: Mapping[str, Any] = field(default=EMPTY, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The content as text; parts that are not text are left out."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(str(part.get("text", "")) for part in self.content if part.get("type") == "text")
+
+
+@dataclass(slots=True, frozen=True)
+class ToolSpec:
+    """What a model, a dialect and a rule may know of a tool: everything but the function."""
+
+    name: str
+    description: str = ""
+    parameters: Schema = field(default_factory=lambda: {"type": "object", "properties": {}})
+    effect: Effect = "write"
+    permission: str | None = None
+    """The grant a principal needs; None: nobody needs any."""
+    confirm: bool = False
+    """Ask a person before every call."""
+    rate: str | None = None
+    """At most so many calls: "5/s", "20/min", "100/h", per principal."""
+    timeout: float | None = None
+    """Seconds; None: the agent's default."""
+    group: str | None = None
+    retries: int = 0
+    """How often a *read* may be tried again after an `UpstreamError`."""
+    repeatable: bool = False
+    """An identical write may really run again."""
+    polling: bool = False
+    """Identical calls with identical results are no sign of a loop."""
+    has_lookup: bool = False
+    max_result: int | None = None
+    """Characters of a result that the model sees; None: the agent's default."""
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Worked examples: {"request": "…", "arguments": {…}}."""
+    hidden: bool = False
+    strict: bool = True
+    """Arguments that the schema does not name are refused (A5)."""
+
+
+@dataclass(slots=True, frozen=True)
+class Request:
+    """One request to a provider. What a provider cannot do it refuses with `ConfigError`; nothing is dropped in
+    silence."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    """Tools for the server's own tool calling; empty under all protocols but `native`."""
+    tool_choice: str = "auto"
+    """"auto", "none", "required" or a tool's name."""
+    parallel: bool | None = None
+    schema: Schema | None = None
+    """Structured output: the whole content must fit this schema."""
+    options: Mapping[str, Any] = EMPTY
+    """Sampling, by the OpenAI names: temperature, top_p, max_tokens, seed, stop … (each provider maps them)."""
+    extra: Mapping[str, Any] = EMPTY
+    """Merged into the body as it is."""
+    stream: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class ModelInfo:
+    """What is known of a model: enough to choose protocol and dialect."""
+
+    name: str
+    provider: str = ""
+    capabilities: frozenset[str] = frozenset()
+    """Of "tools", "schema" (structured output), "thinking", "vision", "logprobs"."""
+    chat_template: str | None = None
+    dialect: str | None = None
+    context_length: int | None = None
+    extra: Mapping[str, Any] = field(default=EMPTY, compare=False)
+
+
+# --- gating and running -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Principal:
+    """On whose behalf a run acts. Given by the application, never by the model."""
+
+    id: str
+    grants: frozenset[str] = frozenset()
+    """Permissions, with globs: {"orders.read", "mail.*"}."""
+
+    def __init__(self, id: str, grants: Sequence[str] | frozenset[str] | set[str] = ()) -> None:
+        if isinstance(grants, str):
+            raise TypeError(f"Principal.grants: a collection of strings, not the string {grants!r}")
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "grants", frozenset(grants))
+
+
+@dataclass(slots=True, frozen=True)
+class Allow:
+    """The call may run."""
+
+
+@dataclass(slots=True, frozen=True)
+class Ask:
+    """A person must decide, about exactly this tool and these arguments."""
+
+    rule: str
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class Deny:
+    """The call does not run; rule and reason go to the model and the ledger."""
+
+    rule: str
+    reason: str
+
+
+Verdict: TypeAlias = Allow | Ask | Deny
+
+
+@dataclass(slots=True, frozen=True)
+class ToolResult:
+    """How a call ended. Exactly one for every call in a history."""
+
+    call_id: str
+    status: Status
+    content: str
+    """What the model is told: text, already cut to the tool's limit."""
+    value: Any = field(default=None, compare=False)
+    """The whole value as JSON, for the caller; None where there is none."""
+    size: int = 0
+    """Characters of the whole result before it was cut; 0: nothing was cut."""
+    replayed: bool = False
+    """Answered from the ledger: an identical write had already been started."""
+    parts: tuple[Part, ...] = ()
+    """Images and other parts that go to the model beside the text."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool did what it was asked."""
+        return self.status == "ok"
+
+
+@dataclass(slots=True, frozen=True)
+class CallRecord:
+    """A call and how it ended."""
+
+    call: ToolCall
+    result: ToolResult
+    duration: float | None = None
+    """Seconds; None if it never started."""
