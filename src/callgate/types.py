@@ -93,7 +93,7 @@ class ToolCall:
     index: int = 0
     flags: frozenset[str] = frozenset()
     """Which liberties were taken to read it (`Flag`). No flagged write runs."""
-    extra: Mapping[str, Any] = field(default=EMPTY, compare=False)
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
     """Fields of the provider that must be sent back with the call (thought signatures)."""
 
 
@@ -159,7 +159,7 @@ class Message:
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     name: str | None = None
-    extra: Mapping[str, Any] = field(default=EMPTY, compare=False)
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
 
     @property
     def text(self) -> str:
@@ -215,9 +215,9 @@ class Request:
     parallel: bool | None = None
     schema: Schema | None = None
     """Structured output: the whole content must fit this schema."""
-    options: Mapping[str, Any] = EMPTY
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Sampling, by the OpenAI names: temperature, top_p, max_tokens, seed, stop … (each provider maps them)."""
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Merged into the body as it is."""
     stream: bool = True
 
@@ -233,7 +233,7 @@ class ModelInfo:
     chat_template: str | None = None
     dialect: str | None = None
     context_length: int | None = None
-    extra: Mapping[str, Any] = field(default=EMPTY, compare=False)
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
 
 
 # --- gating and running -------------------------------------------------------------------------------------------
