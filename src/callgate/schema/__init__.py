@@ -1,0 +1,11 @@
+"""JSON Schema: from a signature to a schema, from a model's text to arguments that fit it.
+
+One law: never a silent guess. Valid input is never touched; whatever is touched is named; what cannot be read
+faithfully is refused (rules A1 to A7 of ARCHITECTURE.md).
+"""
+
+from __future__ import annotations
+
+from callgate.schema._look import ALL_TYPES, allowed_types, property_schema
+
+__all__ = ["ALL_TYPES", "allowed_types", "property_schema"]
