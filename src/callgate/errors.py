@@ -18,6 +18,7 @@ One law: whose fault it is decides the branch.
     │   ├── ProtocolBroken     the bytes are not what the API promises
     │   └── EndedEarly         the stream stopped before its end; a call in it is incomplete
     ├── LedgerError            the ledger cannot be read or written; nothing was run
+    │   └── RunBusy            another process or task is carrying out this very run
     ├── LimitExceeded          a named size limit of a reader (also a ValueError)
     └── ToolFailure            raised *by tools*, to say how a call ended
         ├── NoEffect           this write certainly changed nothing -> status failed
@@ -105,6 +106,10 @@ class EndedEarly(ProviderError):
 
 class LedgerError(CallgateError):
     """The ledger could not record or read something. A call that could not be recorded was not run."""
+
+
+class RunBusy(LedgerError):
+    """Somebody else holds this run: exactly one may carry it out. The message says who, and until when."""
 
 
 class LimitExceeded(CallgateError, ValueError):

@@ -200,6 +200,10 @@ class ToolSpec:
     hidden: bool = False
     strict: bool = True
     """Arguments that the schema does not name are refused (A5)."""
+    after: tuple[str, ...] = ()
+    """Tools whose calls of the same turn must have ended before this one's start."""
+    process: bool = False
+    """Runs in a process of its own, so that a timeout or a cancel really stops it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -309,3 +313,19 @@ class CallRecord:
     result: ToolResult
     duration: float | None = None
     """Seconds; None if it never started."""
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """One line of a run's journal. `run` says what happened; the ledger numbers and dates it."""
+
+    kind: str
+    """One of `ledger.KINDS`; for life."""
+    data: Mapping[str, Any]
+    """JSON: what `events.dump_event` and its like produce."""
+    seq: int = 0
+    """Counts from 1 within a run; 0: not recorded yet."""
+    at: float = 0.0
+    """Wall time in seconds since 1970; never less than the entry before."""
+    version: int = 1
+    """Of the shape of `data`."""
