@@ -86,9 +86,7 @@ def _run(command: list[str]) -> None:
     try:
         subprocess.run(command, check=True, cwd=HERE)
     except subprocess.CalledProcessError as error:
-        sys.exit(
-            f"setup: {Path(command[0]).name} failed (status {error.returncode}); its own message is above. Run it again."
-        )
+        sys.exit(f"setup: {Path(command[0]).name} failed (status {error.returncode}): see above, then run it again")
 
 
 if __name__ == "__main__":

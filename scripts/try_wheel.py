@@ -29,7 +29,8 @@ model = Replay([{"calls": [{"name": "add", "arguments": {"a": 2, "b": "3"}}]}, "
 result = Agent(model, tools=[add]).run_sync("2 + 3?")
 assert (result.text, result.reason) == ("It is 5.", "answered"), result
 assert result.calls[0].result.status == "ok" and result.calls[0].result.value == 5, result.calls
-assert read('<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>', dialect="hermes", tools=[add]).calls
+text = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
+assert read(text, dialect="hermes", tools=[add]).calls[0].arguments == {"a": 1, "b": 2}
 print("wheel: a run through Replay, a read, all good")
 """
 
@@ -41,7 +42,8 @@ def main() -> None:
         (wheel,) = Path(folder).glob("callgate-*.whl")
         venv.create(Path(folder) / "venv", with_pip=True)
         python = str(Path(folder) / "venv" / "bin" / "python")
-        _run(python, "-m", "pip", "install", "-q", "--constraint", str(HERE / "constraints.txt"), str(wheel), cwd=folder)
+        pinned = ["--constraint", str(HERE / "constraints.txt")]
+        _run(python, "-m", "pip", "install", "-q", *pinned, str(wheel), cwd=folder)
         _run(python, "-W", "error", "-c", TRY, cwd=folder)
         _run(python, "-m", "callgate", "--version", cwd=folder)
         for command in ("ask", "chat", "demo", "model", "parse", "tools"):
