@@ -138,6 +138,8 @@ class Reply:
     error: str | None = None
     usage: Usage | None = None
     problems: list[str] = field(default_factory=list)
+    other_choices: Mapping[int, list[ToolCall]] = field(default_factory=dict)
+    """The calls of further choices, by their number, where several were asked for (`n` > 1)."""
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------

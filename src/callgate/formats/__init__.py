@@ -1,0 +1,84 @@
+"""Plug room: how one API writes a message down, both ways.
+
+One law: `load(dump(reply)) == reply`, and a stream that did not end soundly gives no call.
+
+Each plug is one API: `framing` (bytes to records, see wire.py), `Loader` (records to deltas), `Dumper` (deltas to
+records) and `build` (a `Request` to the body that asks for it). All of it is pure, so a gateway speaks the same words.
+
+To add a format: one file with these four names. Its file name is its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from callgate.errors import ConfigError
+from callgate.formats._calls import arguments as arguments
+from callgate.types import Delta, Request, ToolCall
+from callgate.wire import NDJSON, SSE, Record
+
+
+class Loader(Protocol):
+    """Reads the records of one message."""
+
+    other_choices: Mapping[str, list[ToolCall]]
+    """The calls of further choices (`n` > 1); the message itself is the first choice."""
+
+    def feed(self, record: Record) -> list[Delta]:
+        """The deltas of one record."""
+        ...
+
+    def take(self, value: Mapping[str, Any], event: str = "") -> list[Delta]:
+        """The same for a record that is parsed already."""
+        ...
+
+    def finish(self) -> list[Delta]:
+        """The stream is over: each call's `ToolCall` or `BadCall`, then the `Finish`."""
+        ...
+
+    def fail(self, error: str, *, interrupted: bool = False) -> list[Delta]:
+        """The stream broke: like `finish`, with this error."""
+        ...
+
+
+class Dumper(Protocol):
+    """Writes one message as records."""
+
+    def feed(self, deltas: list[Delta]) -> list[dict[str, Any]]:
+        """The records for these deltas, ready for JSON."""
+        ...
+
+
+class Format(Protocol):
+    """One API: what a plug of this room offers."""
+
+    def framing(self) -> SSE | NDJSON:
+        """The reader of its bytes."""
+        ...
+
+    def Loader(self, *, tools: tuple[str, ...] = ()) -> Loader:  # noqa: N802 - it is a class in the plug
+        """The reader of its records; `tools` are the names of the tools that were offered."""
+        ...
+
+    def Dumper(self, *, model: str = ..., id: str = ..., created: int = ...) -> Dumper:  # noqa: N802
+        """The writer of its records."""
+        ...
+
+    def build(self, request: Request, model: str) -> dict[str, Any]:
+        """The body that asks for an answer to `request`."""
+        ...
+
+
+def names() -> tuple[str, ...]:
+    """The formats there are."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")))
+
+
+def get(name: str) -> Format:
+    """The format of this name; `ConfigError` lists those there are."""
+    if name not in names():
+        raise ConfigError(f"wire {name!r}: unknown; there are {', '.join(names())}")
+    return cast(Format, import_module(f"{__name__}.{name}"))

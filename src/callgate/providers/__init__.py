@@ -1,0 +1,79 @@
+"""Plug room: who answers a `Request`.
+
+One law: a message ends in exactly one `Finish`. What fails before its first byte is raised (errors.py); what fails
+later is the `Finish`, for what was already said cannot be unsaid, and is never asked for again.
+
+To add a provider: one file with a class that has the members of `Provider` and an `open(name, **options)` that makes
+one; for a server that speaks the OpenAI API a row in openai.py is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+from callgate.errors import ConfigError
+from callgate.protocols._steps import Score, Scores
+from callgate.types import Delta, ModelInfo, Request
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Who answers. Leaving the block of `stream` cancels the request and closes its connection."""
+
+    name: str
+    model: str
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[list[Delta]]]:
+        """The deltas of one answer, in lists as they arrive."""
+        ...
+
+    async def info(self) -> ModelInfo:
+        """What is known of the model; asked once and remembered."""
+        ...
+
+    async def score(self, request: Score) -> Scores:
+        """Log-probabilities; only where `info().capabilities` has "logprobs"."""
+        ...
+
+    async def aclose(self) -> None:
+        """Gives connections back. The provider may be used again; it then connects anew."""
+        ...
+
+
+def open(model: str | Provider, **options: Any) -> Provider:  # noqa: A001 - the room's verb: providers.open("local")
+    """The provider of "local", "ollama:NAME", "openai:NAME", "VENDOR:NAME" or "http://host:port/v1#NAME".
+
+    `options` are those of the provider: `key`, `base_url`, `timeout`, `headers`, … ; an unknown one is a `ConfigError`.
+    """
+    if not isinstance(model, str):
+        if options:
+            raise ConfigError(f"providers.open: {', '.join(options)}: a provider that exists takes no options")
+        return model
+    kind, colon, name = model.partition(":")
+    if kind in ("http", "https"):
+        url, _, name = model.partition("#")
+        kind, options = "openai", {"base_url": url, **options}
+    elif kind == "local":
+        kind = "llamacpp"
+    elif kind in plugs() and kind != "replay":
+        if not colon or not name:
+            raise ConfigError(f'model {model!r}: a model\'s name must follow, as in "{kind}:NAME"')
+    else:
+        kind, options = "openai", {"vendor": kind, **options}
+        if not colon or not name:
+            raise ConfigError(f"model {model!r}: unknown; {_forms()}")
+    plug = import_module(f"{__name__}.{kind}")
+    return cast("Provider", plug.open(name, **options))
+
+
+def _forms() -> str:
+    return 'write "local", "ollama:NAME", "openai:NAME" (or another vendor), or "http://host:port/v1#NAME"'
+
+
+def plugs() -> tuple[str, ...]:
+    """The providers there are, by file name."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")))

@@ -1,0 +1,189 @@
+"""Bytes to records: server-sent events and JSON lines, as they arrive.
+
+One law: the records do not depend on how the bytes were cut, and only the line ends that the format names end a line
+(LF for JSON lines; LF, CR LF and CR for events): never U+2028, U+0085 or any other thing that Python calls a line end.
+
+Bytes are split before they are decoded, so a character cut in two is whole again when it is read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from callgate.errors import LimitExceeded
+
+MAX_RECORD = 32 * 1024 * 1024
+"""Bytes of one record. Real ones are below 100 KB; whole answers with images reach some MB. A server that never ends a
+line must not fill the memory."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Record(NamedTuple):
+    """One record of a stream: the text of (usually) one JSON value."""
+
+    data: str
+    event: str = ""
+    """The name of the event, where the wire has names."""
+    cut: bool = False
+    """The stream ended inside this record, as far as the framing tells."""
+
+
+class _Lines:
+    """Splits bytes into lines; a line cut by the end of a chunk is kept as pieces, so each byte is moved twice at most."""
+
+    __slots__ = ("_pieces", "_size", "_start", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._start = True
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are whole now, without their ends."""
+        if b"\n" not in chunk:
+            self._keep(chunk)
+            return []
+        if self._pieces:
+            self._pieces.append(chunk)
+            chunk = b"".join(self._pieces)
+            self._pieces.clear()
+        self._size = 0
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if self._start:
+            self._start = False
+            if lines[0].startswith(_BOM):
+                lines[0] = lines[0][3:]
+        if rest:
+            self._keep(rest)
+        if len(chunk) > self.limit and max(map(len, lines)) > self.limit:
+            self._refuse()
+        return lines
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self.limit:
+            self._refuse()
+        self._pieces.append(piece)
+
+    def _refuse(self) -> None:
+        raise LimitExceeded(f"wire: a line is longer than MAX_RECORD = {self.limit} bytes; the server never ends it")
+
+    def rest(self) -> bytes:
+        """The last line, which no line end followed."""
+        line = b"".join(self._pieces)
+        self._pieces.clear()
+        return line[3:] if self._start and line.startswith(_BOM) else line
+
+
+class NDJSON:
+    """JSON lines: one record a line, blank lines skipped, the last one may lack its line end."""
+
+    def __init__(self, *, limit: int = MAX_RECORD) -> None:
+        self._lines = _Lines(limit)
+
+    def feed(self, chunk: bytes) -> list[Record]:
+        """The records that are whole now."""
+        return [
+            Record(line.decode("utf-8", "replace")) for line in self._lines.feed(chunk) if line and not line.isspace()
+        ]
+
+    def finish(self) -> list[Record]:
+        """The bytes are over: the last record, if its line end is missing."""
+        rest = self._lines.rest()
+        return [Record(rest.decode("utf-8", "replace"), cut=True)] if rest and not rest.isspace() else []
+
+
+class SSE:
+    """Server-sent events, as the HTML standard reads them, and what servers send in their place.
+
+    1. Lines end in LF, CR LF or CR; a blank line ends an event; several `data` lines are joined by LF; comments, `id`
+       and `retry` carry no record; an event without data is none.
+    2. A stream whose first line starts like JSON is no event stream but one JSON body (a gateway's error page, a
+       server that ignored `stream`): it is one record.
+    3. The field `error:` (llama.cpp) and a bare line of JSON that holds an "error" are records of the event "error".
+    4. An event that the end of the bytes cut off is still a record, marked `cut`.
+    """
+
+    def __init__(self, *, limit: int = MAX_RECORD) -> None:
+        self._lines = _Lines(limit)
+        self._limit = limit
+        self._after_cr = False
+        self._data: list[bytes] = []
+        self._held = 0
+        self._event = b""
+        self._body: list[bytes] | None = None  # rule 2
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> list[Record]:
+        """The records that are whole now."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[0] == 10:  # the LF of a CR LF that was cut in two
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        out: list[Record] = []
+        data = self._data
+        for line in self._lines.feed(chunk):
+            if line[:6] == b"data: " and self._begun and self._body is None:
+                data.append(line[6:])
+                self._hold(len(line))
+            elif not line and self._body is None:
+                if data:
+                    self._dispatch(out)
+                self._event = b""
+            else:
+                self._line(line, out)
+        return out
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > self._limit:
+            raise LimitExceeded(f"wire: an event is longer than MAX_RECORD = {self._limit} bytes")
+
+    def _dispatch(self, out: list[Record], *, cut: bool = False) -> None:
+        data = self._data
+        text = (data[0] if len(data) == 1 else b"\n".join(data)).decode("utf-8", "replace")
+        data.clear()
+        self._held = 0
+        if text and not text.isspace():
+            out.append(Record(text, self._event.decode("utf-8", "replace"), cut))
+
+    def _line(self, line: bytes, out: list[Record]) -> None:
+        if self._body is not None:
+            self._body.append(line)
+            self._hold(len(line) + 1)
+            return
+        if not self._begun and line and not line.isspace():
+            self._begun = True
+            if line.lstrip()[:1] in (b"{", b"["):  # rule 2
+                self._body = [line]
+                self._hold(len(line))
+                return
+        name, colon, value = line.partition(b":")
+        if colon and value[:1] == b" ":
+            value = value[1:]
+        if name == b"data":
+            self._data.append(value)
+            self._hold(len(line))
+        elif name == b"event":
+            self._event = value
+        elif name == b"error" or (line[:1] == b"{" and b'"error"' in line):  # rule 3
+            if self._data:
+                self._dispatch(out)
+            out.append(Record((value if name == b"error" else line).decode("utf-8", "replace"), "error"))
+
+    def finish(self) -> list[Record]:
+        """The bytes are over: the event that no blank line ended (rule 4), or the whole JSON body."""
+        out: list[Record] = []
+        if rest := self._lines.rest():
+            self._line(rest, out)
+        if self._body is not None:
+            out.append(Record(b"\n".join(self._body).decode("utf-8", "replace")))
+        elif self._data:
+            self._dispatch(out, cut=True)
+        return out
