@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from callgate import formats
 from callgate.errors import ConfigError, LimitExceeded
 from callgate.protocols._steps import Machine
-from callgate.separate import separate as separate
+from callgate.separate import separate
 from callgate.types import (
     SOUND,
     BadCall,
@@ -49,8 +49,8 @@ class TurnReader:
     Theory of operation. Deltas of a wire and deltas that `machine` reads out of the text flow into one message:
     1. Text goes through the machine if there is one; everything else passes.
     2. Calls of both sources share one numbering, in the order in which they first appear.
-    3. A call is only *proposed* until `Finish` comes; then each index gets its one `ToolCall` or `BadCall`, in order. After
-       an unsound end every one of them is a `BadCall` ("unsound_end").
+    3. A call is only *proposed* until `Finish` comes; then each index gets its one `ToolCall` or `BadCall`, in order.
+       After an unsound end every one of them is a `BadCall` ("unsound_end").
     4. A call without an id gets `call_<n>`; so does the second of two calls that carry one id.
     5. `Finish` tells the truth: a sound end with calls is "tool_calls", without is "stop".
     """
@@ -145,9 +145,7 @@ class TurnReader:
         if self._machine is not None:
             self._take(self._machine.finish(), "text", out)
         if not self._hold and self._bad:
-            finish = replace(
-                finish, reason="interrupted"
-            )  # raw text ends where it ends; a cut call says that it was cut
+            finish = replace(finish, reason="interrupted")  # only a cut call tells that raw text was cut
         sound = finish.reason in SOUND
         self._settled.sort(key=lambda call: call.index)
         self._ids.update(call.id for call in self._settled if call.id)

@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 class _Lines:
-    """Splits bytes into lines; a line cut by the end of a chunk is kept as pieces, so each byte is moved twice at most."""
+    """Splits bytes into lines; what the end of a chunk cuts off is kept in pieces: each byte is moved twice at most."""
 
     __slots__ = ("_pieces", "_size", "_start", "limit")
 

@@ -24,7 +24,7 @@ from callgate.wire import NDJSON, SSE, Record
 class Loader(Protocol):
     """Reads the records of one message."""
 
-    other_choices: Mapping[str, list[ToolCall]]
+    other_choices: Mapping[int, list[ToolCall]]
     """The calls of further choices (`n` > 1); the message itself is the first choice."""
 
     def feed(self, record: Record) -> list[Delta]:
@@ -81,4 +81,4 @@ def get(name: str) -> Format:
     """The format of this name; `ConfigError` lists those there are."""
     if name not in names():
         raise ConfigError(f"wire {name!r}: unknown; there are {', '.join(names())}")
-    return cast(Format, import_module(f"{__name__}.{name}"))
+    return cast("Format", import_module(f"{__name__}.{name}"))

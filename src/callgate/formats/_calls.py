@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
-
-from callgate.types import EMPTY, BadCall, CallDelta, Delta, ToolCall
 
 _VOID = re.compile(r"\s*(?:\{\s*\}|null)?\s*")
 """Arguments that say nothing (yet): a placeholder that real ones may follow."""

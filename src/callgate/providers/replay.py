@@ -38,10 +38,10 @@ _CALL_KEYS = frozenset({"name", "arguments", "id", "extra"})
 class Replay:
     """Answers with the given replies, one a request, in order.
 
-    A reply is text; a dict with any of `content`, `reasoning`, `calls` (native ones: name, arguments as dict or text, id),
-    `finish`, `error`, `usage`, and for tests `delay` (seconds between deltas) and `chunks` (characters a delta, or a list of
-    lengths); bytes of a recorded stream, whole or in pieces (with `wire=`); an exception, raised before the first byte; or
-    a function of the request that returns one of these. `requests` holds what was asked.
+    A reply is text; a dict with any of `content`, `reasoning`, `calls` (native ones: name, arguments as dict or text,
+    id), `finish`, `error`, `usage`, and for tests `delay` (seconds between deltas) and `chunks` (characters a delta, or
+    a list of lengths); bytes of a recorded stream, whole or in pieces (with `wire=`); an exception, raised before the
+    first byte; or a function of the request that returns one of these. `requests` holds what was asked.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Replay:
                 self._check(reply)
         if isinstance(reply, Exception):
             raise reply
-        stream = self._play(reply, request, number)
+        stream = self._play(reply, request)
         try:
             yield stream
         finally:
@@ -102,16 +102,15 @@ class Replay:
         """The next reply of the script."""
         return self._open(request)
 
-    async def _play(self, reply: Any, request: Request, number: int) -> Any:
+    async def _play(self, reply: Any, request: Request) -> Any:
         delay = 0.0
         if reply is None:
-            steps = iter(
-                [[Finish("error", error=f"Replay: no reply left, {number} were given and this is the next request")]]
-            )
+            error = f"Replay: no reply left; all {len(self._replies)} were given before this request"
+            steps: Iterable[list[Delta]] = [[Finish("error", error=error)]]
         elif isinstance(reply, (str, Mapping)):
             script: Mapping[str, Any] = {"content": reply} if isinstance(reply, str) else reply
             delay = float(script.get("delay") or 0)
-            steps = iter([[delta] for delta in _deltas(script)])
+            steps = [[delta] for delta in _deltas(script)]
         else:
             steps = self._decoded(reply, request)
         for deltas in steps:
@@ -156,15 +155,15 @@ def _deltas(script: Mapping[str, Any]) -> list[Delta]:
     for index, call in enumerate(calls):
         arguments = call.get("arguments", {})
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        id = call.get("id")
+        call_id = call.get("id")
         pieces = _pieces(text, cut)
         out += [
-            CallDelta(index, id if n == 0 else None, call["name"] if n == 0 else None, piece)
+            CallDelta(index, call_id if n == 0 else None, call["name"] if n == 0 else None, piece)
             for n, piece in enumerate(pieces or [""])
         ]
         settled.append(_settle(index, call, text, sound=reason in SOUND))
     finish = Finish(
-        cast(FinishReason, reason),
+        cast("FinishReason", reason),
         script.get("usage"),
         script.get("raw_finish", reason),
         str(error) if error else None,
@@ -174,13 +173,13 @@ def _deltas(script: Mapping[str, Any]) -> list[Delta]:
 
 
 def _settle(index: int, call: Mapping[str, Any], text: str, *, sound: bool) -> ToolCall | BadCall:
-    id, name = call.get("id"), call["name"]
+    call_id, name = call.get("id"), call["name"]
     if not sound:
-        return BadCall(index, id, name, text, "unsound_end")
+        return BadCall(index, call_id, name, text, "unsound_end")
     arguments, reason = formats.arguments(text)
     if arguments is None:
-        return BadCall(index, id, name, text, reason)
-    return ToolCall(id or "", name, arguments, index, extra=call.get("extra") or {})
+        return BadCall(index, call_id, name, text, reason)
+    return ToolCall(call_id or "", name, arguments, index, extra=call.get("extra") or {})
 
 
 def _pieces(text: str, cut: int | Iterable[int] | None) -> list[str]:
