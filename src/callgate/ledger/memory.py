@@ -1,0 +1,199 @@
+"""The ledger in memory: every promise but survival. What a library call uses that names no ledger, and tests.
+
+One law: it answers every question as the stores on disk do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from callgate.errors import LedgerError, RunBusy
+from callgate.ledger import _owners
+from callgate.ledger._entries import Lease, Line, Pruned, Report, RunInfo, Write, digest, from_text, to_line
+from callgate.ledger._folding import Fold, answering, check_run, is_prunable, pick_prunable
+from callgate.masking import Masking
+from callgate.types import Entry, ToolResult
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One run: its lines with their digests, and its lease."""
+
+    info: RunInfo
+    lines: list[tuple[Line, int, float, str]] = field(default_factory=list)
+    fold: Fold = field(default_factory=Fold)
+    owner: str | None = None
+    fence: int = 0
+    until: float = 0.0
+    cancel: bool = False
+
+
+class Store:
+    """A `Ledger` in memory."""
+
+    def __init__(
+        self, rest: str = "", *, masking: Masking | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.where = "memory"
+        self._masking = masking or Masking()
+        self._clock = clock
+        self._runs: dict[str, _Kept] = {}
+        self._writes: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._closed = False
+
+    async def append(
+        self, run_id: str, entries: Sequence[Entry], *, durable: bool = True, fence: int | None = None
+    ) -> list[Entry]:
+        """See `Ledger.append`."""
+        if self._closed:
+            raise LedgerError("the ledger is closed")
+        lines = [to_line(entry, self._masking) for entry in entries]
+        kept = self._kept(run_id)
+        if fence is not None and fence != kept.fence:
+            raise RunBusy(f"run {run_id}: taken over by {_owners.describe(kept.owner or 'another owner')}")
+        out = []
+        for line in lines:
+            seq = len(kept.lines) + 1
+            at = max(self._clock(), kept.lines[-1][2] if kept.lines else 0.0)
+            before = kept.lines[-1][3] if kept.lines else ""
+            made = digest(before, run_id=run_id, seq=seq, at=at, line=(line.kind, line.version, line.text))
+            kept.lines.append((line, seq, at, made))
+            kept.fold.add(run_id, line, at)
+            if line.kind == "call_intent":
+                where = (str(line.data["tool"]), str(line.data["arguments_hash"]))
+                self._writes.setdefault(where, []).append((run_id, str(line.data["call_id"])))
+            out.append(Entry(line.kind, line.data, seq=seq, at=at, version=line.version))
+        kept.info = kept.fold.info(kept.info)
+        return out
+
+    def _kept(self, run_id: str) -> _Kept:
+        if run_id not in self._runs:
+            now = self._clock()
+            self._runs[run_id] = _Kept(RunInfo(run_id, now, now))
+        return self._runs[run_id]
+
+    async def read(self, run_id: str, *, after: int = 0) -> list[Entry]:
+        """See `Ledger.read`."""
+        kept = self._runs.get(run_id)
+        lines = kept.lines[max(after, 0) :] if kept else []
+        return [from_text(line.kind, line.version, line.text, seq=seq, at=at) for line, seq, at, _ in lines]
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        """See `Ledger.run`."""
+        kept = self._runs.get(run_id)
+        return replace(kept.info, owner=kept.owner if self._is_held(kept) else None) if kept else None
+
+    async def runs(
+        self, *, limit: int = 50, principal: str | None = None, reason: str | None = None, before: float | None = None
+    ) -> list[RunInfo]:
+        """See `Ledger.runs`."""
+        found = [
+            info
+            for run_id in self._runs
+            if (info := await self.run(run_id)) is not None
+            and (principal is None or info.principal == principal)
+            and (reason is None or (info.reason or "open") == reason)
+            and (before is None or info.updated < before)
+        ]
+        return sorted(found, key=lambda info: (info.updated, info.run_id), reverse=True)[:limit]
+
+    async def find_write(
+        self, *, principal: str | None, tool: str, arguments_hash: str, run_id: str, key: str | None = None
+    ) -> Write | None:
+        """See `Ledger.find_write`."""
+        found = []
+        for other_run, call_id in self._writes.get((tool, arguments_hash), ()):
+            kept = self._runs.get(other_run)
+            if kept is not None:
+                found.append((kept.fold.writes[call_id], self._is_held(kept)))
+        return answering(found, run_id=run_id, principal=principal, key=key)
+
+    async def write(self, run_id: str, call_id: str) -> Write | None:
+        """See `Ledger.write`."""
+        kept = self._runs.get(run_id)
+        return kept.fold.writes.get(call_id) if kept else None
+
+    async def result(self, run_id: str, call_id: str) -> ToolResult | None:
+        """See `Ledger.result`."""
+        kept = self._runs.get(run_id)
+        return kept.fold.results.get(call_id) if kept else None
+
+    # --- leases ---------------------------------------------------------------------------------------------------
+
+    def _is_held(self, kept: _Kept) -> bool:
+        return kept.owner is not None and kept.until > self._clock() and not _owners.is_dead(kept.owner)
+
+    async def lease(self, run_id: str, *, owner: str | None = None, seconds: float = 30.0) -> Lease:
+        """See `Ledger.lease`."""
+        owner = owner or _owners.me()
+        kept = self._kept(run_id)
+        if self._is_held(kept) and kept.owner != owner:
+            raise RunBusy(f"run {run_id}: carried out by {_owners.describe(kept.owner or '')} already")
+        kept.owner, kept.fence, kept.until, kept.cancel = owner, kept.fence + 1, self._clock() + seconds, False
+        return Lease(run_id, owner, kept.fence, kept.until)
+
+    async def renew(self, lease: Lease, *, seconds: float = 30.0) -> tuple[Lease, bool]:
+        """See `Ledger.renew`."""
+        kept = self._runs.get(lease.run_id)
+        if kept is None or (kept.owner, kept.fence) != (lease.owner, lease.fence):
+            raise RunBusy(f"run {lease.run_id}: the lease went to another owner")
+        kept.until = self._clock() + seconds
+        return replace(lease, until=kept.until), kept.cancel
+
+    async def release(self, lease: Lease) -> None:
+        """See `Ledger.release`."""
+        kept = self._runs.get(lease.run_id)
+        if kept is not None and (kept.owner, kept.fence) == (lease.owner, lease.fence):
+            kept.owner, kept.until = None, 0.0
+
+    async def cancel(self, run_id: str) -> bool:
+        """See `Ledger.cancel`."""
+        kept = self._runs.get(run_id)
+        if kept is None or not self._is_held(kept):
+            return False
+        kept.cancel = True
+        return True
+
+    # --- keeping --------------------------------------------------------------------------------------------------
+
+    async def prune(
+        self, *, older_than: float | None = None, max_size: int | None = None, keep_unknown: bool = True
+    ) -> Pruned:
+        """See `Ledger.prune`."""
+        candidates = [
+            kept.info
+            for kept in self._runs.values()
+            if not self._is_held(kept) and is_prunable(kept.info, kept.fold.unknown, keep_unknown)
+        ]
+        total = sum(kept.info.size for kept in self._runs.values())
+        cutoff = None if older_than is None else self._clock() - older_than
+        gone = pick_prunable(candidates, total=total, cutoff=cutoff, max_size=max_size)
+        for info in gone:
+            del self._runs[info.run_id]
+        for places in self._writes.values():
+            places[:] = [place for place in places if place[0] in self._runs]
+        return Pruned(len(gone), sum(i.entries for i in gone), sum(i.size for i in gone), tuple(i.run_id for i in gone))
+
+    async def verify(self, run_id: str | None = None) -> Report:
+        """See `Ledger.verify`."""
+        report = Report()
+        for name, kept in self._runs.items():
+            if run_id in (None, name):
+                rows = [(seq, at, ln.kind, ln.version, ln.text, made) for ln, seq, at, made in kept.lines]
+                report = check_run(name, rows, report, is_held=self._is_held(kept))
+        return report
+
+    async def scan(
+        self, *, kinds: Collection[str] = (), since: float = 0.0, run_id: str | None = None
+    ) -> AsyncIterator[tuple[str, Entry]]:
+        """See `Ledger.scan`."""
+        for name in [run_id] if run_id is not None else list(self._runs):
+            for entry in await self.read(name):
+                if entry.at >= since and (not kinds or entry.kind in kinds):
+                    yield name, entry
+
+    async def aclose(self) -> None:
+        """See `Ledger.aclose`."""
+        self._closed = True
