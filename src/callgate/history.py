@@ -1,0 +1,241 @@
+"""The messages of a run, as a value that a provider accepts.
+
+One law: a history cannot hold an unanswered or an unreadable call. A turn enters it whole, its calls together with
+exactly one result each (X2), and leaves it whole when the context is full; what comes from elsewhere is adopted by
+the same rule: mended where that is possible, dropped in pairs where it is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, get_args
+
+from callgate.errors import ConfigError
+from callgate.types import EMPTY, Message, Role, ToolCall, ToolResult
+
+CHARACTERS_A_TOKEN = 4
+"""The usual estimate; a server's own count is used where it tells one."""
+TOKENS_A_MESSAGE = 4
+"""What roles and separators cost."""
+TOKENS_A_PART = 800
+"""What an image or another part that is not text is taken to cost."""
+RAW_SHOWN = 500
+"""Characters of unreadable arguments that are kept in the answer to them."""
+NO_RESULT = "No result was recorded for this call; whether it ran is not known."
+
+Loose: TypeAlias = Message | Mapping[str, Any]
+"""A message of ours, or one in the OpenAI or Ollama form."""
+Measure: TypeAlias = Callable[[Message], int]
+
+
+@dataclass(slots=True, frozen=True)
+class History:
+    """A sequence of messages in which every call is answered."""
+
+    messages: tuple[Message, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was odd in an adopted history, and what was done about it."""
+
+    @classmethod
+    def adopt(cls, messages: Iterable[Loose]) -> History:
+        """Take over a history from elsewhere; the result obeys the law whatever came in."""
+        return _Adoption().run([_load(m) for m in messages])
+
+    def say(self, *messages: Message) -> History:
+        """Add messages without calls."""
+        for message in messages:
+            if message.calls or message.role == "tool":
+                raise ValueError("a call enters a history only together with its result: use turn()")
+        return replace(self, messages=(*self.messages, *messages))
+
+    def turn(self, message: Message, results: Sequence[tuple[ToolResult, str]]) -> History:
+        """Add an assistant message with its calls, and for each of them a result and the text that the model sees."""
+        if [r.call_id for r, _ in results] != [c.id for c in message.calls]:
+            raise ValueError("every call of a turn needs exactly one result, in the order of the calls")
+        answers = (
+            Message("tool", (*_text(said), *r.parts) if r.parts else said, call_id=call.id, name=call.name)
+            for call, (r, said) in zip(message.calls, results, strict=True)
+        )
+        return replace(self, messages=(*self.messages, message, *answers))
+
+    def ids(self) -> set[str]:
+        """Every call id that is taken."""
+        return {call.id for message in self.messages for call in message.calls}
+
+    def fit(self, budget: int, measure: Measure | None = None) -> tuple[History, tuple[Message, ...]]:
+        """Drop whole turns, the oldest first, until the rest measures at most `budget`; and what was dropped.
+
+        Kept whatever it costs: system messages, pinned ones (`extra["pinned"]`), the last message of the user and
+        the last turn. So the rest may still be too long: then the provider says so.
+        """
+        measure = measure or tokens
+        units = _units(self.messages)
+        total = sum(measure(m) for unit in units for m in unit)
+        if total <= budget:
+            return self, ()
+        last_user = max((i for i, unit in enumerate(units) if unit[0].role == "user"), default=-1)
+        dropped: list[Message] = []
+        kept: list[tuple[Message, ...]] = []
+        for i, unit in enumerate(units):
+            needed = i == last_user or i == len(units) - 1 or unit[0].role == "system"
+            leading = unit[0].role == "assistant" and not any(k[0].role != "system" for k in kept)
+            if needed or any(m.extra.get("pinned") for m in unit) or not (total > budget or leading):
+                kept.append(unit)
+            else:
+                dropped += unit
+                total -= sum(measure(m) for m in unit)
+        return replace(self, messages=tuple(m for unit in kept for m in unit)), tuple(dropped)
+
+
+def tokens(message: Message) -> int:
+    """An estimate of what a message costs."""
+    characters = len(message.text) + len(message.reasoning)
+    characters += sum(len(c.name) + len(json.dumps(c.arguments, default=str)) for c in message.calls)
+    parts = 0 if isinstance(message.content, str) else sum(p.get("type") != "text" for p in message.content)
+    return characters // CHARACTERS_A_TOKEN + TOKENS_A_MESSAGE + parts * TOKENS_A_PART
+
+
+def _text(said: str) -> tuple[dict[str, Any], ...]:
+    return ({"type": "text", "text": said},)
+
+
+def _units(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """Messages that stay together: a turn with the results of its calls, else a message alone."""
+    units: list[tuple[Message, ...]] = []
+    for message in messages:
+        if message.role == "tool" and units:
+            units[-1] = (*units[-1], message)
+        else:
+            units.append((message,))
+    return units
+
+
+# --- histories from elsewhere -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Unread:
+    """A call as another program wrote it; `raw` is set where its arguments are no object."""
+
+    id: str | None
+    name: str
+    arguments: dict[str, Any]
+    raw: str | None = None
+    extra: Mapping[str, Any] = EMPTY
+
+
+@dataclass(slots=True)
+class _Loose:
+    message: Message
+    calls: list[_Unread]
+
+
+def _load(message: Loose) -> _Loose:
+    if isinstance(message, Message):
+        calls = [_Unread(c.id or None, c.name, *_arguments(c.arguments), c.extra) for c in message.calls]
+        return _Loose(message, calls)
+    if not isinstance(message, Mapping):
+        raise ConfigError(
+            f"history: {type(message).__name__} is no message; give Message objects or OpenAI-style dicts"
+        )
+    role = message.get("role")
+    if role == "developer":
+        role = "system"
+    if role not in get_args(Role):
+        raise ConfigError(f"history: role {role!r} is none of {', '.join(get_args(Role))}")
+    content = message.get("content") or ""
+    calls = [_load_call(c) for c in message.get("tool_calls") or () if isinstance(c, Mapping)]
+    return _Loose(
+        Message(
+            role,
+            content if isinstance(content, str) else tuple(content),
+            reasoning=str(
+                message.get("reasoning") or message.get("reasoning_content") or message.get("thinking") or ""
+            ),
+            call_id=message.get("tool_call_id") or message.get("call_id"),
+            name=message.get("name") or message.get("tool_name"),
+        ),
+        calls,
+    )
+
+
+def _load_call(call: Mapping[str, Any]) -> _Unread:
+    body = call.get("function")
+    body = body if isinstance(body, Mapping) else call
+    given = call.get("id")
+    return _Unread(str(given) if given else None, str(body.get("name") or ""), *_arguments(body.get("arguments")))
+
+
+def _arguments(value: Any) -> tuple[dict[str, Any], str | None]:
+    """The arguments as an object, and their text if they are none."""
+    if isinstance(value, Mapping):
+        return dict(value), None
+    if value is None or value == "":
+        return {}, None
+    try:
+        loaded = json.loads(value) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        loaded = None
+    if isinstance(loaded, dict):
+        return loaded, None
+    return {}, value if isinstance(value, str) else repr(value)
+
+
+class _Adoption:
+    """Puts results behind their calls, answers what is unanswered, drops results that answer nothing."""
+
+    def __init__(self) -> None:
+        self.out: list[Message] = []
+        self.notes: list[str] = []
+        self.taken: set[str] = set()
+
+    def run(self, messages: list[_Loose]) -> History:
+        at = 0
+        while at < len(messages):
+            loose = messages[at]
+            at += 1
+            if loose.calls:
+                end = next((i for i in range(at, len(messages)) if messages[i].calls), len(messages))
+                at = self._turn(loose, messages, at, end)
+            elif loose.message.role == "tool":
+                self.notes.append(f"a result for {loose.message.call_id!r} answers no call: dropped")
+            else:
+                self.out.append(replace(loose.message, calls=()))
+        return History(tuple(self.out), tuple(self.notes))
+
+    def _turn(self, loose: _Loose, messages: list[_Loose], start: int, end: int) -> int:
+        """One assistant message with calls, and the results found before the next one."""
+        results = [m.message for m in messages[start:end] if m.message.role == "tool"]
+        calls: list[ToolCall] = []
+        answers: list[Message] = []
+        for index, call in enumerate(c for c in loose.calls if c.name):
+            found = next((r for r in results if r.call_id and r.call_id == call.id), None)
+            if found is None:  # Ollama pairs by name and order
+                found = next((r for r in results if not r.call_id and r.name in (call.name, None)), None)
+            if found is not None:
+                results.remove(found)
+            else:
+                self.notes.append(f"call {call.id or call.name!r} had no result: one was written")
+            new = self._id(call.id, index)
+            calls.append(ToolCall(new, call.name, call.arguments, index, extra=call.extra))
+            content = found.content if found is not None else NO_RESULT
+            if call.raw is not None:
+                self.notes.append(f"call {new!r} had unreadable arguments: kept as text in its result")
+                prefix = f"[the arguments of this call could not be read: {call.raw[:RAW_SHOWN]}]\n"
+                content = prefix + content if isinstance(content, str) else ({"type": "text", "text": prefix}, *content)
+            answers.append(Message("tool", content, call_id=new, name=call.name))
+        self.notes += [f"a result for {r.call_id or r.name!r} answers no call: dropped" for r in results]
+        self.out += [replace(loose.message, calls=tuple(calls)), *answers]
+        self.out += [replace(m.message, calls=()) for m in messages[start:end] if m.message.role != "tool"]
+        return end
+
+    def _id(self, given: str | None, index: int) -> str:
+        new = given or f"call_h{len(self.out)}_{index + 1}"
+        n = 1
+        while new in self.taken:
+            n += 1
+            new = f"{given or 'call'}_{n}"
+        self.taken.add(new)
+        return new

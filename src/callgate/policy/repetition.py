@@ -1,0 +1,94 @@
+"""Repetition: a model that goes round in circles is warned once, then stopped.
+
+What is counted is one call (tool and arguments) with one result, over the whole run, so alternating pairs and longer
+circles are seen too. Counting starts anew when the result changes: that is progress. With `warn=3` the *third* identical
+call with an identical result carries the warning, with `stop=4` the fourth is not run and ends the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from callgate.errors import ConfigError
+from callgate.policy._judge import Own
+from callgate.policy._match import known, number
+from callgate.policy._words import JudgeContext, Progress, Stop
+from callgate.types import Allow, CallRecord, ToolCall, ToolSpec, Verdict
+
+NAME = "repetition"
+UNCOUNTED = frozenset({"not_started", "cancelled", "invalid_arguments", "unknown_tool"})
+"""Results that say nothing about the world; calls that cannot be read have their own remedy, the ladder."""
+
+
+@dataclass(frozen=True)
+class Rule(Own):
+    """0 switches a step off. Tools with `polling` are left alone."""
+
+    warn: int = 3
+    stop: int = 4
+    name: str = NAME
+
+    def judge(self, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
+        """Repetition never denies one call; it warns or ends the run."""
+        return Allow()
+
+    def check(self, progress: Progress) -> Stop | None:
+        """Before a batch: is one of its calls one too many? Before a request: was one of the calls behind us?"""
+        if not self.stop:
+            return None
+        runs = streaks(progress.records)
+        if progress.before == "batch":
+            found = [c for c in progress.batch if runs.get(signature(c), 0) >= self.stop - 1]
+        else:  # a batch that held one call several times
+            found = [r.call for r in progress.records if runs.get(signature(r.call), 0) >= self.stop]
+        for call in found:
+            if not _polls(progress.specs.get(call.name)):
+                return Stop(
+                    "repetition", f"{call.name} was called {self.stop} times with the same arguments and result"
+                )
+        return None
+
+    def warning(self, record: CallRecord, before: Sequence[CallRecord], spec: ToolSpec | None) -> str | None:
+        """What the model is told beside the result of `record`, if it is the repetition that is warned of."""
+        if not self.warn or _polls(spec):
+            return None
+        if streaks([*before, record]).get(signature(record.call), 0) != self.warn:
+            return None
+        return (
+            f"This is call number {self.warn} of {record.call.name} with the same arguments and the same result. "
+            "Another one will not bring anything new: use the result, do something else, or answer."
+        )
+
+
+def signature(call: ToolCall) -> str:
+    """Equal for the same tool with the same arguments, whatever the order of their keys."""
+    return json.dumps([call.name, call.arguments], sort_keys=True, default=str)
+
+
+def streaks(records: Sequence[CallRecord]) -> dict[str, int]:
+    """Signature -> how many of its latest calls had one and the same result."""
+    counts: dict[str, int] = {}
+    results: dict[str, tuple[str, str]] = {}
+    for record in records:
+        if record.result.status in UNCOUNTED:
+            continue
+        key, result = signature(record.call), (record.result.status, record.result.content)
+        counts[key] = counts.get(key, 0) + 1 if results.get(key) == result else 1
+        results[key] = result
+    return counts
+
+
+def _polls(spec: ToolSpec | None) -> bool:
+    return spec is not None and spec.polling
+
+
+def load(settings: Mapping[str, Any]) -> Rule:
+    """`[policy.repetition]`: warn = 3, stop = 4."""
+    known(settings, f"policy.{NAME}", ["warn", "stop"])
+    warn, stop = (int(number(settings.get(k, d), f"policy.{NAME}.{k}")) for k, d in (("warn", 3), ("stop", 4)))
+    if stop == 1:
+        raise ConfigError("policy.repetition.stop: 1 would end every run at its first call; 0 switches it off")
+    return Rule(warn, stop)
