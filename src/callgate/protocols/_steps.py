@@ -38,6 +38,8 @@ class Query:
     purpose: Literal["turn", "choose", "arguments"] = "turn"
     visible: bool = True
     """Whether its deltas are events of the run (a choice of tool is not)."""
+    rescue: bool = False
+    """The server should have read the calls itself: one found in the text is a problem worth naming (`TurnReader`)."""
 
 
 @dataclass(slots=True, frozen=True)

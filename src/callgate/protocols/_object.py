@@ -1,0 +1,515 @@
+"""Reads a reply that is one object, a call or an answer, while it is being written:
+
+    {"tool": NAME, "args": {…}}    {"answer": "…"}    {"calls": [{"tool": …}, …]}    {"reply": one of these}
+
+One law: chunk invariance. The answer is shown as text and the arguments as fragments as soon as they are certain;
+what is no such object is text, to the byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from callgate.jsonstream import JsonScanner
+from callgate.protocols._rows import IGNORED
+from callgate.protocols._steps import Machine
+from callgate.types import BadCall, CallDelta, Delta, ReasoningDelta, TextDelta, ToolCall
+
+MAX_HELD = 1 << 20
+"""Characters of arguments held because their tool is not named yet; an honest call names it first."""
+
+TOOL_KEYS = frozenset({"tool", "name"})
+ARGS_KEYS = frozenset({"args", "arguments", "parameters"})
+ANSWER_KEYS = frozenset({"answer"})
+WRAPPERS = frozenset({"reply"})
+KNOWN = TOOL_KEYS | ARGS_KEYS | ANSWER_KEYS | WRAPPERS | {"calls"}
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SCALAR = re.compile(r"[^,}\]\s]*")
+_PLAIN = re.compile(r'[^"\\]+')
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"'}
+
+
+class ObjectReader:
+    """A machine for replies in the form of one object.
+
+    Theory of operation. `_state` is the method that reads on; each takes (text, position) and returns the next
+    position. `_open` is the stack of what is open: "object" for an object that may be a call, "calls" for the list.
+    1. Everything is held until the first key tells that the object is ours; a foreign first key, or no object at
+       all, hands the held text and all that follows to `free`, and `problems` says that the form was ignored.
+    2. An answer's string is decoded as it comes; another value of `answer` is shown as its JSON text.
+    3. Arguments are fragments from their first character on, if they begin with `{` and the tool is named; else they
+       are held until both is known.
+    4. An object that closes ends its call. At the end of the text, whole arguments are a call, cut-off ones are not.
+    """
+
+    def __init__(self, free: Callable[[], Machine] | None = None) -> None:
+        self.problems: list[str] = []
+        self._make_free = free
+        self._free: Machine | None = None
+        self._state: Callable[[str, int], int] = self._begin
+        self._open: list[str] = []
+        self._held = ""
+        self._ours = False
+        self._seen_object = False
+        self._key = ""
+        self._raw: list[str] = []
+        self._scanner: JsonScanner | None = None
+        self._call: _Call | None = None
+        self._count = 0
+        self._string = _String()
+        self._end = 0
+        self._shift = 0
+        self._out: list[Delta] = []
+
+    def feed(self, text: str) -> list[Delta]:
+        """Deltas that are now certain."""
+        position = 0
+        self._end = len(text)
+        while position < self._end:
+            position = self._state(text, position)
+        return self._take()
+
+    def finish(self) -> list[Delta]:
+        """The text is over: a whole call counts, a cut-off one is incomplete."""
+        if self._free is not None:
+            self._emit_free(self._free.finish())
+        elif not self._ours:
+            if self._held.strip():  # rule 1: a form that was begun and cut off is no text for people
+                self._out.append(BadCall(self._next(), None, None, self._held, "truncated"))
+            elif not self._seen_object:
+                self._say(self._held)
+        else:
+            self._cut_off()
+        self._state = self._ignore
+        return self._take()
+
+    def _take(self) -> list[Delta]:
+        out, self._out = self._out, []
+        return out
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._out.append(TextDelta(text))
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    # --- states ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, text: str, at: int) -> int:
+        """Before an object, the first or a further one."""
+        start = at
+        at = _skip(text, at)
+        if at == len(text):
+            self._held += text[start:]
+            return at
+        if self._seen_object and text[at] in ",;":
+            return at + 1
+        if text[at] != "{":
+            return self._go_free(text, start)
+        self._held += text[start : at + 1]
+        self._ours = False
+        self._open.append("object")
+        self._state = self._next_key
+        return at + 1
+
+    def _next_key(self, text: str, at: int) -> int:
+        """Inside an object, before a key or its end."""
+        start = at
+        at = _skip(text, at)
+        self._hold(text[start:at])
+        if at == len(text):
+            return at
+        match text[at]:
+            case '"':
+                self._raw, self._scanner = [], JsonScanner()
+                self._state = self._in_key
+                return at
+            case "}":
+                if not self._ours:
+                    return self._go_free(text, at)
+                return self._close(at + 1)
+            case "," if self._ours:
+                return at + 1
+            case _:
+                return self._broken(text, at)
+
+    def _in_key(self, text: str, at: int) -> int:
+        end, done = self._scan(text, at)
+        self._hold(text[at:end])
+        if done:
+            self._key = _text_of("".join(self._raw))
+            if not self._ours and self._key not in KNOWN:
+                return self._go_free(text, end)
+            self._ours, self._held = True, ""
+            self._state = self._colon
+        return end
+
+    def _colon(self, text: str, at: int) -> int:
+        at = _skip(text, at)
+        if at == len(text):
+            return at
+        if text[at] != ":":
+            return self._broken(text, at)
+        self._state = self._value
+        return at + 1
+
+    def _value(self, text: str, at: int) -> int:
+        """Before the value of the key."""
+        at = _skip(text, at)
+        if at == len(text):
+            return at
+        self._raw = []
+        self._scanner = JsonScanner() if text[at] in '{["' else None
+        if self._key in WRAPPERS and text[at] == "{":
+            self._open.append("object")
+            self._state = self._next_key
+            return at + 1
+        if self._key == "calls" and text[at] == "[":
+            self._open.append("calls")
+            self._state = self._next_item
+            return at + 1
+        if self._key in ANSWER_KEYS and text[at] == '"':
+            self._string = _String()
+            self._state = self._in_answer
+            return at + 1
+        if self._key in TOOL_KEYS | ARGS_KEYS and self._call is None:
+            self._call = _Call(self._next())
+        self._state = self._in_value
+        return at
+
+    def _in_answer(self, text: str, at: int) -> int:
+        shown, at, closed = self._string.feed(text, at)
+        self._say(shown)
+        if closed:
+            self._state = self._next_key
+        return at
+
+    def _in_value(self, text: str, at: int) -> int:
+        end, done = self._scan(text, at)
+        piece = text[at:end]
+        if self._key in ARGS_KEYS and self._call is not None:
+            self._call.add(piece, self._out)
+        elif self._key in ANSWER_KEYS:
+            self._say(piece)
+        if done:
+            self._end_value("".join(self._raw))
+        return end
+
+    def _end_value(self, raw: str) -> None:
+        self._state = self._next_key
+        call = self._call
+        if call is not None and self._key in TOOL_KEYS:
+            call.named(_text_of(raw), self._out)
+        elif call is not None and self._key in ARGS_KEYS:
+            call.whole(self._out)
+        elif self._key not in ANSWER_KEYS:
+            self.problems.append(f"a key that was not asked for: {self._key!r}")
+            if call is not None:
+                call.flags.add("loose")
+
+    def _next_item(self, text: str, at: int) -> int:
+        """Inside the list of calls."""
+        at = _skip(text, at)
+        if at == len(text):
+            return at
+        match text[at]:
+            case "{":
+                self._open.append("object")
+                self._state = self._next_key
+            case "]":
+                self._open.pop()
+                self._state = self._next_key
+            case ",":
+                pass
+            case _:
+                return self._broken(text, at)
+        return at + 1
+
+    def _close(self, at: int) -> int:
+        """The end of an object: of its call, and of the reply if nothing else is open."""
+        self._open.pop()
+        if self._call is not None:
+            self._call.end(self._out)
+            self._call = None
+        if self._open:
+            self._state = self._next_item if self._open[-1] == "calls" else self._next_key
+        else:
+            self._seen_object, self._state = True, self._begin
+        return at
+
+    def _ignore(self, text: str, at: int) -> int:
+        return len(text)
+
+    # --- what is no such object -----------------------------------------------------------------------------------
+
+    def _go_free(self, text: str, at: int) -> int:
+        """Rule 1: from the held text on, this is the model's own way of writing."""
+        self._open.clear()
+        text, self._held = self._held + text[at:], ""
+        if self._seen_object:
+            text = text.lstrip()
+        self._say_problem(f"{IGNORED}: the reply is not in the form that was asked for")
+        self._free = self._make_free() if self._make_free is not None else _Text()
+        self._shift = self._count
+        self._emit_free(self._free.feed(text))
+        self._state = self._in_free
+        return self._end
+
+    def _in_free(self, text: str, at: int) -> int:
+        assert self._free is not None
+        self._emit_free(self._free.feed(text[at:]))
+        return len(text)
+
+    def _emit_free(self, deltas: Sequence[Delta]) -> None:
+        for delta in deltas:
+            self._out.append(_shifted(delta, self._shift))
+        assert self._free is not None
+        for problem in self._free.problems:
+            self._say_problem(problem)
+
+    def _say_problem(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _broken(self, text: str, at: int) -> int:
+        """No JSON where JSON must be: what was begun is incomplete, the rest is not shown."""
+        if not self._ours:
+            return self._go_free(text, at)
+        self._say_problem(f"the reply is broken JSON near {text[at : at + 12]!r}")
+        if self._call is not None:
+            self._call.broken(self._out)
+            self._call = None
+        elif "calls" in self._open:
+            self._out.append(BadCall(self._next(), None, None, text[at : at + 80], "malformed"))
+        self._state = self._ignore
+        return len(text)
+
+    def _cut_off(self) -> None:
+        """The text ended inside an object of ours (rule 4), or after it."""
+        if self._call is not None:
+            self._call.cut_off(self._out)
+            self._call = None
+        if self._open:
+            self._say_problem("the reply ended before its form did")
+
+    # --- scanning -------------------------------------------------------------------------------------------------
+
+    def _hold(self, text: str) -> None:
+        if not self._ours:
+            self._held += text
+
+    def _scan(self, text: str, at: int) -> tuple[int, bool]:
+        """Reads on in one value: where this piece of it ends, and whether the value does."""
+        if self._scanner is None:
+            match = _SCALAR.match(text, at)
+            assert match is not None
+            end, done = match.end(), match.end() < len(text)
+        else:
+            found = self._scanner.feed(text, at)
+            end, done = (len(text), False) if found is None else (found, True)
+        self._raw.append(text[at:end])
+        return end, done
+
+
+class _Call:
+    """One call in progress."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.name: str | None = None
+        self.flags: set[str] = set()
+        self._pieces: list[str] = []
+        self._size = 0
+        self._shown = 0
+        self._whole = False
+        self._repeated = False
+
+    def add(self, piece: str, out: list[Delta]) -> None:
+        """A piece of the arguments."""
+        if self._whole:
+            self._repeated = True
+            return
+        self._size += len(piece)
+        if self._shown or self._size <= MAX_HELD:
+            self._pieces.append(piece)
+            self._show(out)
+
+    def named(self, name: str, out: list[Delta]) -> None:
+        """The tool's name is known."""
+        if self.name is None:
+            self.name = name
+            out.append(CallDelta(self.index, None, name, ""))
+            self._show(out)
+        elif name != self.name:
+            self._repeated = True
+
+    def whole(self, out: list[Delta]) -> None:
+        """The arguments' value is complete; whatever follows under the same key is too much."""
+        self._whole = True
+
+    def _show(self, out: list[Delta]) -> None:
+        """Rule 3: fragments, as soon as the name is known and the value is an object."""
+        if self.name is None or not self._pieces or self._pieces[0][:1] != "{":
+            return
+        text = "".join(self._pieces[self._shown :])
+        self._shown = len(self._pieces)
+        if text:
+            out.append(CallDelta(self.index, None, None, text))
+
+    def end(self, out: list[Delta]) -> None:
+        """The object closed."""
+        text = "".join(self._pieces)
+        if self.name is None or self._repeated:
+            self._bad("malformed", out)
+            return
+        if not self._shown and self._size > MAX_HELD:
+            self._bad("too_large", out)
+            return
+        arguments = _arguments_of(text)
+        if arguments is None:
+            self._bad("malformed", out)
+            return
+        if not self._shown:
+            out.append(CallDelta(self.index, None, None, json.dumps(arguments, ensure_ascii=False)))
+        out.append(ToolCall("", self.name, arguments, self.index, frozenset(self.flags)))
+
+    def broken(self, out: list[Delta]) -> None:
+        """JSON ended where it must not."""
+        self._bad("malformed", out)
+
+    def cut_off(self, out: list[Delta]) -> None:
+        """The text is over: whole arguments are a call (rule 4)."""
+        if self.name is not None and self._whole:
+            self.end(out)
+        else:
+            self._bad("truncated", out)
+
+    def _bad(self, reason: str, out: list[Delta]) -> None:
+        out.append(BadCall(self.index, None, self.name, "".join(self._pieces), reason))
+
+
+class _String:
+    """Decodes a JSON string as it comes; the opening quote is behind."""
+
+    def __init__(self) -> None:
+        self._escape = ""
+        self._high = ""
+
+    def feed(self, text: str, at: int) -> tuple[str, int, bool]:
+        """The decoded piece, where it ends, and whether the closing quote was reached."""
+        out: list[str] = []
+        while at < len(text):
+            if self._escape:
+                at = self._in_escape(text, at, out)
+            elif text[at] == '"':
+                self._flush(out)
+                return "".join(out), at + 1, True
+            elif text[at] == "\\":
+                self._escape = "\\"
+                at += 1
+            else:
+                match = _PLAIN.match(text, at)
+                assert match is not None
+                self._flush(out)
+                out.append(match.group())
+                at = match.end()
+        return "".join(out), at, False
+
+    def _in_escape(self, text: str, at: int, out: list[str]) -> int:
+        self._escape += text[at]
+        if self._escape[1] != "u":
+            self._flush(out)
+            out.append(_ESCAPES.get(self._escape[1], self._escape[1]))
+            self._escape = ""
+        elif len(self._escape) == 6:
+            self._unit(self._escape[2:], out)
+            self._escape = ""
+        return at + 1
+
+    def _unit(self, digits: str, out: list[str]) -> None:
+        """One UTF-16 unit; the first half of a pair waits for the second."""
+        try:
+            unit = chr(int(digits, 16))
+        except ValueError:
+            unit = "\ufffd"
+        if "\udc00" <= unit <= "\udfff" and self._high:
+            out.append((self._high + unit).encode("utf-16", "surrogatepass").decode("utf-16"))
+            self._high = ""
+            return
+        self._flush(out)
+        if "\ud800" <= unit <= "\udbff":
+            self._high = unit
+        else:
+            out.append("\ufffd" if "\udc00" <= unit <= "\udfff" else unit)
+
+    def _flush(self, out: list[str]) -> None:
+        if self._high:
+            out.append("\ufffd")
+            self._high = ""
+
+
+class _Text:
+    """The plainest machine: text is text."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def feed(self, text: str) -> list[Delta]:
+        return [TextDelta(text)] if text else []
+
+    def finish(self) -> list[Delta]:
+        return []
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _text_of(raw: str) -> str:
+    try:
+        value = json.loads(raw, strict=False)
+    except ValueError:
+        return raw.strip('"')
+    return value if isinstance(value, str) else raw
+
+
+def _arguments_of(text: str) -> dict[str, Any] | None:
+    """The arguments' object: missing and null are `{}`, a JSON string is decoded; None: unreadable."""
+    value: Any = text.strip() or "{}"
+    for _ in range(2):
+        try:
+            value = json.loads(value, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(value, str):
+            break
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _shifted(delta: Delta, by: int) -> Delta:
+    """A delta of the free text's reader, its calls counted on from ours."""
+    match delta:
+        case CallDelta(index, id, name, arguments):
+            return CallDelta(index + by, id, name, arguments)
+        case ToolCall(id, name, arguments, index, flags, extra):
+            return ToolCall(id, name, arguments, index + by, flags, extra)
+        case BadCall(index, id, name, text, reason):
+            return BadCall(index + by, id, name, text, reason)
+        case TextDelta() | ReasoningDelta():
+            return delta
+        case _:
+            raise AssertionError("a machine never emits Finish")

@@ -1,0 +1,156 @@
+"""The generated part of the system message, and a conversation as a protocol writes it down.
+
+One law: the same tools give the same text to the byte, and what changes least comes first, so that a server's prompt
+cache holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from callgate.protocols._rows import Row
+from callgate.protocols._words import RULES, TEXTS, Language
+from callgate.protocols._write import Write
+from callgate.types import Message, Part, Schema, ToolCall, ToolSpec
+
+MAX_EXAMPLES = 2
+"""Worked examples of one tool; all of them would crowd out the tools themselves."""
+SIMPLE = frozenset({"string", "integer", "number", "boolean"})
+
+
+@dataclass(slots=True, frozen=True)
+class Prompt:
+    """What a protocol needs to write for a model."""
+
+    row: Row
+    write: Write
+    language: Language = "en"
+    output: Schema | None = None
+    parallel: bool = True
+
+    def say(self, key: str, **fields: str) -> str:
+        """A text in the prompt's language."""
+        return TEXTS[key][self.language].format(**fields)
+
+
+def system_text(prompt: Prompt, tools: Sequence[ToolSpec], instructions: str) -> str:
+    """The whole system message: the application's instructions, the form of a call, the tools, worked examples."""
+    parts = [instructions.strip()]
+    if tools and prompt.row.prompt:
+        parts += [_form(prompt) + RULES[prompt.language], prompt.say("tools") + list_tools(prompt, tools)]
+        parts += [_examples(prompt, tools)]
+    if prompt.output is not None and not (prompt.row.constraint and tools):
+        parts.append(prompt.say("output", schema=_json(prompt.output)))
+    return "\n\n".join(p.strip("\n") for p in parts if p)
+
+
+def _form(prompt: Prompt) -> str:
+    key = str(prompt.row.prompt)
+    several = ""
+    if prompt.parallel:
+        several = prompt.say("several_object" if key == "object" else "several")
+    answer = '"…"' if prompt.output is None else _json(prompt.output)
+    sample = ToolCall("call_1", "NAME", {"ARGUMENT": "VALUE"})
+    return prompt.say(key, several=several, answer=answer, form=prompt.write([sample]) if key == "markup" else "")
+
+
+def list_tools(prompt: Prompt, tools: Sequence[ToolSpec]) -> str:
+    """The tools, one below the other: signatures; models' own markup was trained on JSON instead."""
+    if prompt.row.prompt == "markup":
+        return "\n".join(_json(openai_tool(tool)) for tool in tools)
+    return "\n".join(describe(tool, prompt.language) for tool in tools)
+
+
+def openai_tool(tool: ToolSpec) -> dict[str, Any]:
+    """A tool in the form of the OpenAI API, which most models were trained on."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def describe(tool: ToolSpec, language: Language = "en") -> str:
+    """One tool as a signature and a line a parameter; schemas that no signature can say are shown as JSON."""
+    properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
+    required = tool.parameters.get("required") or ()
+    names = [name if name in required else f"{name}?" for name in properties]
+    lines = [f"- {tool.name}({', '.join(names)}): {' '.join(tool.description.split())}".rstrip(": ")]
+    for name, schema in properties.items():
+        words = [_type_words(schema, tool.parameters)]
+        if name in required:
+            words.append(TEXTS["required"][language])
+        if "default" in schema:
+            words.append(f"{TEXTS['default'][language]} {_json(schema['default'])}")
+        about = " ".join(str(schema.get("description", "")).split())
+        lines.append(f"    {name} ({', '.join(words)}){': ' + about if about else ''}")
+    return "\n".join(lines)
+
+
+def _type_words(schema: Schema, root: Schema) -> str:
+    if isinstance(schema.get("enum"), list):
+        return "|".join(_json(v) for v in schema["enum"])
+    kind = schema.get("type")
+    if kind in SIMPLE:
+        return str(kind)
+    if kind == "array" and (schema.get("items") or {}).get("type") in SIMPLE and "enum" not in schema["items"]:
+        return f"array of {schema['items']['type']}"
+    kept = {k: v for k, v in schema.items() if k not in ("description", "default", "title")}
+    if "$ref" in _json(kept) and root.get("$defs"):
+        kept["$defs"] = root["$defs"]
+    return _json(kept) if kept else "any"
+
+
+def _examples(prompt: Prompt, tools: Sequence[ToolSpec]) -> str:
+    lines = []
+    for tool in tools:
+        for example in tool.examples[:MAX_EXAMPLES]:
+            call = ToolCall("call_1", tool.name, dict(example.get("arguments") or {}))
+            lines.append(f"{prompt.say('user')}{example.get('request', '')}\n{prompt.say('you')}{prompt.write([call])}")
+    return prompt.say("examples") + "\n".join(lines) if lines else ""
+
+
+# --- a conversation, written down ---------------------------------------------------------------------------------
+
+
+def conversation(prompt: Prompt, history: Sequence[Message], system: str) -> tuple[Message, ...]:
+    """The messages of a request: the system message first, calls and results as the row writes them."""
+    messages: list[Message] = [Message("system", system)] if system else []
+    joined = False  # whether the last message is one that holds results
+    for message in history:
+        if message.role == "tool" and prompt.row.results == "user":
+            _add_result(prompt, message, messages, joined=joined)
+            joined = True
+            continue
+        joined = False
+        if message.role == "system" or prompt.row.results == "tool":
+            messages.append(message)
+        elif message.calls:
+            text = "\n".join(t for t in (message.text, prompt.write(message.calls)) if t)
+            messages.append(replace(message, content=text, calls=(), reasoning=""))
+        elif prompt.row.reading == "object" and message.role == "assistant":
+            messages.append(replace(message, content=_json({"answer": message.text}), reasoning=""))
+        else:
+            messages.append(replace(message, reasoning=""))
+    return tuple(messages)
+
+
+def _add_result(prompt: Prompt, message: Message, messages: list[Message], *, joined: bool) -> None:
+    """Results go back as the user's words; neighbours share one message: many templates want roles to alternate."""
+    text = prompt.say("result", name=message.name or "tool", text=message.text)
+    others: tuple[Part, ...] = ()
+    if not isinstance(message.content, str):
+        others = tuple(part for part in message.content if part.get("type") != "text")
+    if not joined:
+        messages.append(Message("user", ({"type": "text", "text": text}, *others) if others else text))
+        return
+    last = messages[-1]
+    if isinstance(last.content, str) and not others:
+        messages[-1] = replace(last, content=f"{last.content}\n\n{text}")
+    else:
+        before = ({"type": "text", "text": last.content},) if isinstance(last.content, str) else last.content
+        messages[-1] = replace(last, content=(*before, {"type": "text", "text": text}, *others))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=dict)

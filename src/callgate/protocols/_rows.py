@@ -1,0 +1,89 @@
+"""The table of protocols: how a model is asked for calls, how its answer is read, how results go back.
+
+One law: everything that tells two protocols apart is a field of `Row`; nothing else asks for a protocol's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from callgate.types import ModelInfo
+
+LEAKED = "a call came as text"
+"""Begins the problem that `reply.TurnReader(rescue=True)` notes on a server that did not read its model's calls."""
+IGNORED = "structured output ignored"
+"""Begins the problem of a reply that is not in the form its schema asks for."""
+
+Reading = Literal["dialect", "object", "text"]
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """One way of asking."""
+
+    name: str
+    summary: str
+    prompt: str | None = None
+    """Which generated text goes into the system message (`_words.TEXTS`); None: none."""
+    native: bool = False
+    """The tools go to the server in its own field."""
+    constraint: bool = False
+    """The answer is held to a schema by the engine."""
+    reading: Reading = "dialect"
+    """`dialect`: calls in the text of `dialect`; `object`: one object, a call or an answer; `text`: no calls."""
+    dialect: str | None = None
+    """None: the caller's or the model's own, else what is seen ("auto")."""
+    results: Literal["tool", "user"] = "user"
+    """The role in which results go back."""
+    needs: str | None = None
+    """The capability of the model that this needs."""
+
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row("native", "the server's own tools field", native=True, results="tool", needs="tools"),
+        Row(
+            "constrained",
+            "one schema: a branch a tool and one for an answer",
+            prompt="object",
+            constraint=True,
+            reading="object",
+            needs="schema",
+        ),
+        Row(
+            "routed",
+            "first the tool, then its arguments under its own schema",
+            prompt="arguments",
+            constraint=True,
+            reading="object",
+            needs="schema",
+        ),
+        Row("json", "JSON in the text, as the prompt describes it", prompt="json", dialect="bare_json"),
+        Row("marker", "JSON between unlikely marks in the text", prompt="marker", dialect="heredoc_tool"),
+        Row("answer", "no tools: a plain answer", reading="text"),
+    )
+}
+MARKUP = Row("markup", "a model family's own markup in the text", prompt="markup")
+"""The row behind every dialect's name."""
+
+LADDER: dict[str, tuple[str, ...]] = {
+    "native": ("constrained", "json", "marker", "answer"),
+    "routed": ("constrained", "json", "marker", "answer"),
+    "constrained": ("json", "marker", "answer"),
+    "json": ("marker", "answer"),
+    "marker": ("answer",),
+    "answer": (),
+    "markup": ("json", "marker", "answer"),
+}
+
+
+def row_of(name: str) -> Row:
+    """The row of a protocol; any other name is a dialect's."""
+    return ROWS.get(name) or replace(MARKUP, name=name, dialect=name)
+
+
+def able(row: Row, info: ModelInfo) -> bool:
+    """Whether the model's server can do what the row needs, as far as is known."""
+    return row.needs is None or row.needs in info.capabilities

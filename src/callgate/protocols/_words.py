@@ -1,0 +1,160 @@
+"""The words of the generated prompts and of the reasons given with a retry, in English and Chinese.
+
+One law: every text exists in every language, with the same fields in braces.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Language: TypeAlias = Literal["en", "zh"]
+
+RULES: dict[Language, str] = {
+    "en": (
+        "Call a tool when the answer needs fresh data, a look-up, an exact computation or an action. Never make up "
+        "what a tool would return. Use only the tools listed, with exactly the arguments listed. When no tool fits, or "
+        "all results are there, answer in plain words."
+    ),
+    "zh": (
+        "当回答需要最新数据、查询、精确计算或执行操作时，必须调用工具。绝不要编造工具的返回结果。"
+        "只使用列出的工具和列出的参数。没有合适的工具时，或结果已经齐全时，用普通文字回答。"
+    ),
+}
+
+TEXTS: dict[str, dict[Language, str]] = {
+    "object": {
+        "en": (
+            "You can use tools. Your whole reply is one JSON object in one of these forms and nothing else.\n"
+            'To call a tool:\n{{"tool": "NAME", "args": {{…}}}}\n'
+            'To answer the user:\n{{"answer": {answer}}}\n{several}'
+        ),
+        "zh": (
+            "你可以使用工具。你的整个回复必须是下列形式之一的一个 JSON 对象，不要写任何其他内容。\n"
+            '调用工具：\n{{"tool": "工具名", "args": {{…}}}}\n'
+            '回答用户：\n{{"answer": {answer}}}\n{several}'
+        ),
+    },
+    "json": {
+        "en": (
+            "You can use tools. To call one, your whole reply is one JSON object, with no text before or after it:\n"
+            '{{"tool": "NAME", "args": {{…}}}}\n{several}'
+            "To answer the user, write plain text without JSON.\n"
+        ),
+        "zh": (
+            "你可以使用工具。调用工具时，整个回复必须是一个 JSON 对象，前后不要有任何文字：\n"
+            '{{"tool": "工具名", "args": {{…}}}}\n{several}'
+            "回答用户时，直接写普通文字，不要写 JSON。\n"
+        ),
+    },
+    "marker": {
+        "en": (
+            "You can use tools. To call one, write exactly this, alone, without any text before or after it:\n"
+            '<<<TOOL>>>{{"tool": "NAME", "args": {{…}}}}<<<END>>>\n{several}'
+            "To answer the user, write plain text without these marks.\n"
+        ),
+        "zh": (
+            "你可以使用工具。调用工具时，只写下面这一行，前后不要有任何文字：\n"
+            '<<<TOOL>>>{{"tool": "工具名", "args": {{…}}}}<<<END>>>\n{several}'
+            "回答用户时，直接写普通文字，不要写这些标记。\n"
+        ),
+    },
+    "markup": {
+        "en": (
+            "You can use tools. To call one, write exactly in this form, without any text before or after it:\n"
+            "{form}\n"
+            "To answer the user, write plain text without this markup.\n"
+        ),
+        "zh": (
+            "你可以使用工具。调用工具时，严格按照下面的形式书写，前后不要有任何文字：\n"
+            "{form}\n"
+            "回答用户时，直接写普通文字，不要写这种标记。\n"
+        ),
+    },
+    "arguments": {
+        "en": "Fill in the function's arguments for the request. Copy values from the request. Reply with JSON only.\n",
+        "zh": "根据请求填写函数的参数。参数值从请求中原样复制。只回复 JSON。\n",
+    },
+    "choose": {
+        "en": "Which tool does the request need? Reply with its name, or none if no tool fits.\n",
+        "zh": "这个请求需要哪个工具？只回复工具名；没有合适的工具时回复 none。\n",
+    },
+    "none": {"en": "no tool fits; answer in words", "zh": "没有合适的工具，用文字回答"},
+    "output": {
+        "en": "Your final answer must be one JSON value that fits this schema, and nothing else:\n{schema}\n",
+        "zh": "最终回答必须是符合以下模式的一个 JSON 值，不要写任何其他内容：\n{schema}\n",
+    },
+    "several_object": {
+        "en": 'To call several tools at once:\n{{"calls": [{{"tool": "NAME", "args": {{…}}}}, …]}}\n',
+        "zh": '同时调用多个工具：\n{{"calls": [{{"tool": "工具名", "args": {{…}}}}, …]}}\n',
+    },
+    "several": {
+        "en": "For several calls write one after the other, each on its own line.\n",
+        "zh": "需要多次调用时，一行写一个。\n",
+    },
+    "tools": {"en": "Tools:\n", "zh": "工具：\n"},
+    "examples": {"en": "Examples:\n", "zh": "示例：\n"},
+    "user": {"en": "User: ", "zh": "用户："},
+    "you": {"en": "You: ", "zh": "你："},
+    "result": {"en": "Result of {name}:\n{text}", "zh": "{name} 的结果：\n{text}"},
+    "given": {
+        "en": "Result of {name}({arguments}): {text}",
+        "zh": "{name}({arguments}) 的结果：{text}",
+    },
+    "from_results": {
+        "en": "Answer the user from these results, in one or two sentences.",
+        "zh": "根据以上结果，用一两句话回答用户。",
+    },
+    "required": {"en": "required", "zh": "必填"},
+    "default": {"en": "default", "zh": "默认"},
+}
+
+REASONS: dict[str, dict[Language, str]] = {
+    "malformed": {
+        "en": "Your call could not be read: {detail}. Send the call again, complete and correct.",
+        "zh": "无法读取你的调用：{detail}。请重新发送完整且正确的调用。",
+    },
+    "truncated": {
+        "en": "Your call was cut off before its end. Send it again, whole; keep the arguments short.",
+        "zh": "你的调用在结束前被截断。请重新完整发送，参数尽量简短。",
+    },
+    "unknown_tool": {
+        "en": "There is no tool named {name}. {detail}",
+        "zh": "没有名为 {name} 的工具。{detail}",
+    },
+    "invalid_arguments": {
+        "en": "The arguments of {name} are not valid: {detail}. Send the call again with these points corrected.",
+        "zh": "{name} 的参数无效：{detail}。请改正后重新发送调用。",
+    },
+    "alone": {
+        "en": "The call of {name} was not run, because it was not clearly a call. Send it alone, with no other text.",
+        "zh": "{name} 的调用没有执行，因为它不明确是一次调用。请单独发送该调用，不要附加其他文字。",
+    },
+    "repaired": {
+        "en": "The call of {name} was not run, because its JSON was broken. Send the call again as correct JSON.",
+        "zh": "{name} 的调用没有执行，因为其 JSON 有错误。请以正确的 JSON 重新发送。",
+    },
+    "empty": {
+        "en": "Your reply was empty. Answer the user, or call a tool.",
+        "zh": "你的回复为空。请回答用户或调用工具。",
+    },
+    "ignored": {
+        "en": "Your reply was not in the form that was asked for: {detail}. Reply in that form only.",
+        "zh": "你的回复不符合要求的形式：{detail}。请只按该形式回复。",
+    },
+    "output": {
+        "en": "Your final answer does not fit the schema: {detail}. Send the whole answer again.",
+        "zh": "你的最终回答不符合模式：{detail}。请重新发送完整的回答。",
+    },
+}
+
+
+def language_of(text: str) -> Language:
+    """The language to ask in: Chinese if Han characters are a fifth of the letters or more, else English."""
+    han = sum("\u4e00" <= c <= "\u9fff" for c in text)
+    letters = sum(c.isalpha() for c in text)
+    return "zh" if han and han * 5 >= letters else "en"
+
+
+def reason(kind: str, *, name: str = "", detail: str = "", language: Language = "en") -> str:
+    """The precise reason that goes back to the model with a retry. Kinds: the keys of `REASONS`."""
+    return REASONS[kind][language].format(name=name, detail=detail.rstrip(".。 "))
