@@ -32,13 +32,12 @@ from callgate.ledger._entries import (
     Report,
     RunInfo,
     Write,
-    arguments_hash,
-    idempotency_key,
     intent,
     load_result,
 )
 from callgate.ledger._folding import writes_of
 from callgate.ledger._holding import Hold
+from callgate.keys import arguments_hash, idempotency_key
 from callgate.masking import Masking
 from callgate.types import Entry, ToolResult
 

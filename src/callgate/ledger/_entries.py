@@ -17,6 +17,7 @@ from typing import Any
 
 from callgate.errors import LedgerError
 from callgate.events import load_event
+from callgate.keys import arguments_hash, idempotency_key
 from callgate.masking import Masking
 from callgate.results import to_json
 from callgate.types import Entry, ToolCall, ToolResult
@@ -203,20 +204,6 @@ def digest(before: str, *, run_id: str, seq: int, at: float, line: tuple[str, in
     kind, version, text = line
     head = f"{before}\n{json.dumps(run_id)}\n{seq}\n{at!r}\n{kind}\n{version}\n"
     return hashlib.blake2b((head + text).encode("ascii"), digest_size=16).hexdigest()
-
-
-def idempotency_key(run_id: str, call_id: str) -> str:
-    """The key that a write is started with: the same for the same call of the same run, and for no other."""
-    return hashlib.sha256(json.dumps([run_id, call_id]).encode("ascii")).hexdigest()[:32]
-
-
-def arguments_hash(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Equal for the same tool with the same arguments, whatever the order of their keys."""
-    try:
-        text = json.dumps([tool, arguments], sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        text = json.dumps([tool, to_json(arguments)], sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def intent(run_id: str, call: ToolCall, principal: str | None, *, key: str | None = None) -> Entry:

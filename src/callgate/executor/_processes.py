@@ -1,0 +1,96 @@
+"""A tool in a process of its own: the one way to really stop a tool that hangs.
+
+One law: when `run_in_process` ends, however it ends, the process and everything it started are gone.
+
+The tool is found again in the new process by module and name, so it must stand at the top of a module. Arguments,
+progress and result travel as JSON, one line each; what the tool prints goes to standard error. Context variables do
+not travel; of the `ToolContext` everything does but `cancelled`, for which the process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from callgate import errors
+from callgate.results import to_json
+from callgate.tools import Tool, ToolContext
+
+MAX_LINE = 256_000_000
+"""Bytes of one line from the process: beyond any result that could be kept."""
+
+
+class ProcessDied(Exception):
+    """The process ended without a result."""
+
+
+async def run_in_process(
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext, report: Callable[[Any], None]
+) -> Any:
+    """The tool's result; what it raises there is raised here, as one of `errors.ToolFailure` or a RuntimeError."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "callgate.executor._child",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=MAX_LINE,
+        start_new_session=True,
+    )
+    try:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(json.dumps(_order(tool, arguments, context)).encode("ascii") + b"\n")
+        with suppress(ConnectionError):
+            await child.stdin.drain()
+        while line := await child.stdout.readline():
+            kind, value = json.loads(line)
+            if kind == "progress":
+                report(value)
+            elif kind == "value":
+                return value
+            else:
+                raise _error(value)
+        raise ProcessDied(f"its process ended with status {await child.wait()} and no result")
+    finally:
+        _kill(child)
+        await asyncio.shield(child.wait())
+
+
+def _order(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    function = tool.function
+    main = sys.modules.get("__main__")
+    principal = context.principal
+    return {
+        "path": sys.path,
+        "module": function.__module__,
+        "main": getattr(main, "__file__", None) if function.__module__ == "__main__" else None,
+        "name": function.__qualname__,
+        "arguments": to_json(arguments),
+        "principal": None if principal is None else {"id": principal.id, "grants": sorted(principal.grants)},
+        "run_id": context.run_id,
+        "call_id": context.call_id,
+        "idempotency_key": context.idempotency_key,
+    }
+
+
+def _error(told: Mapping[str, str]) -> BaseException:
+    cls = getattr(errors, told["class"], None)
+    if isinstance(cls, type) and issubclass(cls, errors.ToolFailure):
+        return cls(told["message"])
+    if told["class"] in ("TimeoutError", "ConnectionError"):
+        return {"TimeoutError": TimeoutError, "ConnectionError": ConnectionError}[told["class"]](told["message"])
+    return RuntimeError(f"{told['class']}: {told['message']}")
+
+
+def _kill(child: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
