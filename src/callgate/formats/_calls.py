@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
+
+from callgate.types import BadCall, CallDelta, Delta, ToolCall
+
+MAX_CALLS = 256
+"""Calls of one message. Models write a handful; a loop of thousands is a model gone wrong."""
+MAX_ARGUMENTS = 32 * 1024 * 1024
+"""Characters of one call's arguments: a whole large file fits, an endless stream does not."""
 
 _VOID = re.compile(r"\s*(?:\{\s*\}|null)?\s*")
 """Arguments that say nothing (yet): a placeholder that real ones may follow."""
@@ -95,3 +104,286 @@ class Extent:
             self.broken = True
         if self._depth <= 0:
             self.ended = True
+
+
+class Call:
+    """One call as it grows."""
+
+    __slots__ = ("_extent", "_scanned", "extra", "fragments", "id", "name", "number", "sent", "size", "whole")
+
+    def __init__(self, number: int, id: str | None, name: str | None) -> None:
+        self.number = number
+        self.id = id
+        self.name = name
+        self.fragments: list[str] = []
+        self.size = 0
+        self.sent = -1
+        """How many fragments went out as deltas; -1: not even the header."""
+        self.whole = False
+        """The arguments do not start like an object: nothing of them goes out before the end."""
+        self.extra: dict[str, Any] = {}
+        self._extent = Extent()
+        self._scanned = 0
+
+    @property
+    def text(self) -> str:
+        """The arguments so far."""
+        return "".join(self.fragments)
+
+    @property
+    def void(self) -> bool:
+        """Whether the arguments say nothing so far."""
+        return self.size < 64 and _VOID.fullmatch(self.text) is not None
+
+    def complete(self) -> bool:
+        """Whether the arguments so far are a whole object; looks at each fragment once."""
+        for fragment in self.fragments[self._scanned :]:
+            self._extent.feed(fragment)
+        self._scanned = len(self.fragments)
+        return self._extent.ended
+
+    def add(self, fragment: str) -> None:
+        """The next fragment. An empty placeholder gives way to the arguments that follow it."""
+        if self.fragments and self.sent <= 0 and self.void and fragment.strip():
+            self._restart()
+        self.size += len(fragment)
+        if self.size > MAX_ARGUMENTS:
+            return
+        self.fragments.append(fragment)
+
+    def _restart(self) -> None:
+        self.fragments.clear()
+        self.size = self._scanned = 0
+        self._extent = Extent()
+
+    def deltas(self) -> list[Delta]:
+        """The fragments that may go out now. Rule: placeholders and what is no object are held back."""
+        if self.name is None:
+            return []
+        out: list[Delta] = []
+        if self.sent < 0:
+            self.sent = 0
+            out.append(CallDelta(self.number, self.id, self.name, ""))
+        if self.sent == 0 and self.fragments:
+            if self.void:
+                return out
+            first = self.text.lstrip()[:1]
+            self.whole = first != "{"
+        if not self.whole and self.sent < len(self.fragments):
+            text = "".join(self.fragments[self.sent :])
+            self.sent = len(self.fragments)
+            if out:
+                out[0] = CallDelta(self.number, self.id, self.name, text)
+            elif text:
+                out.append(CallDelta(self.number, None, None, text))
+        return out
+
+
+class Calls:
+    """Sorts the fragments of a stream into calls.
+
+    Theory of operation. No server keeps all of the API's promises, so index, id and name are evidence, not identity:
+    1. A fragment without a name continues: the call of its index, else of its id, else the last one. A new id alone is
+       noise (some servers make one a chunk).
+    2. A name with another id than the call at hand, or another name, starts a call, unless that call has the same name
+       and arguments that are not whole yet (servers that repeat the header).
+    3. The same name without ids starts a call only when the arguments at hand are whole and new ones follow.
+    4. A name that comes before any arguments, and that lengthens the name at hand to that of a tool, is a piece of it.
+    5. Fragments without any evidence, several in one delta, follow the order of the delta before.
+    """
+
+    def __init__(self, tools: tuple[str, ...] = ()) -> None:
+        self._tools = tools
+        self._all: list[Call] = []
+        self._by_index: dict[Any, Call] = {}
+        self._by_id: dict[str, Call] = {}
+        self._row: list[Call] = []
+        self._refused = 0
+        self.problems: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def feed(self, entries: Sequence[Any], *, whole: bool = False) -> list[Delta]:
+        """The `tool_calls` of one delta; `whole`: each entry is a call of its own."""
+        out: list[Delta] = []
+        row: list[Call] = []
+        for position, entry in enumerate(entries):
+            if not isinstance(entry, Mapping):
+                continue
+            raw = entry.get("function")
+            function: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+            index = entry.get("index", function.get("index"))
+            index = _hashable(index)
+            id, name = _word(entry.get("id")), _word(function.get("name"))
+            fragment = _fragment(function.get("arguments"))
+            call = None if whole else self._find(index, id, name, fragment)
+            if (
+                call is None
+                and not whole
+                and not (id or name)
+                and index is None
+                and len(entries) > 1
+                and position < len(self._row)
+            ):
+                call = self._row[position]  # rule 5
+            if call is None:
+                call = self._new(id, name)
+                if call is None:
+                    continue
+            self._note(call, index, id)
+            if len(entry) > 2 or len(function) > 2:
+                _keep(call, entry, function)
+            if fragment:
+                call.add(fragment)
+            row.append(call)
+            out += call.deltas()
+        if len(row) > 1:
+            self._row = row
+        return out
+
+    def _note(self, call: Call, index: Any, id: str | None) -> None:
+        call.id = call.id or id
+        if index is not None:
+            self._by_index[index] = call
+        if id:
+            self._by_id.setdefault(id, call)
+
+    def _new(self, id: str | None, name: str | None) -> Call | None:
+        if len(self._all) >= MAX_CALLS:
+            self._refused += 1
+            return None
+        call = Call(len(self._all), id, name)
+        self._all.append(call)
+        if id:
+            self._by_id[id] = call
+        return call
+
+    def _find(self, index: Any, id: str | None, name: str | None, fragment: str) -> Call | None:
+        """The call that this fragment continues; None: it starts one."""
+        known = self._by_id.get(id) if id else None
+        if index is not None:
+            at = self._by_index.get(index)
+            if at is None:
+                return known if not name else None
+        elif known is not None:
+            at = known
+        elif not (self._all and (id or name or len(self._row) < 2)):
+            return None
+        else:
+            at = self._all[-1]
+        if not name:
+            return at  # rule 1
+        if at.name is None:
+            at.name = name
+            return at
+        if id and at.id and id != at.id:
+            return at if name == at.name and at.fragments and not at.complete() else None  # rule 2
+        if name == at.name:
+            return at if self._repeats(at, id, fragment) else None
+        if not at.fragments and self._lengthens(at, id, name):
+            at.name += name  # rule 4
+            self.problems.append(f"the name of call {at.number + 1} came in pieces: {at.name!r}")
+            return at
+        return None
+
+    def _repeats(self, at: Call, id: str | None, fragment: str) -> bool:
+        """Rule 3: whether the same name again belongs to the same call."""
+        if not fragment.strip() or not at.complete() or at.void:
+            return True
+        return bool(id and id == at.id) and fragment.startswith(at.text)
+
+    def _lengthens(self, at: Call, id: str | None, name: str) -> bool:
+        both = f"{at.name}{name}"
+        if self._tools:
+            return at.name not in self._tools and any(tool.startswith(both) for tool in self._tools)
+        return at.id is not None and id in (None, at.id)
+
+    def whole(self) -> bool:
+        """Whether no call's arguments are cut off, as far as their text tells."""
+        return all(call.void or call.complete() for call in self._all)
+
+    def finish(self, *, sound: bool) -> list[Delta]:
+        """Each call's `ToolCall` or `BadCall`, in order."""
+        out: list[Delta] = []
+        for call in self._all:
+            out += self._settle(call, sound=sound)
+        if self._refused:
+            self.problems.append(f"{self._refused} fragments beyond MAX_CALLS = {MAX_CALLS} calls were dropped")
+        return out
+
+    def _settle(self, call: Call, *, sound: bool) -> list[Delta]:
+        text = call.text
+        if call.size > MAX_ARGUMENTS:
+            self.problems.append(f"call {call.number + 1}: more than MAX_ARGUMENTS = {MAX_ARGUMENTS} characters")
+            return [BadCall(call.number, call.id, call.name, text, "too_large")]
+        if not sound:
+            return [BadCall(call.number, call.id, call.name, text, "unsound_end")]
+        if call.name is None:
+            self.problems.append(f"call {call.number + 1} has no name")
+            return [BadCall(call.number, call.id, None, text, "malformed")]
+        value, reason = arguments(text)
+        out: list[Delta] = []
+        if value is None and (value := _resent(call.fragments)) is not None:
+            self.problems.append(
+                f"call {call.number + 1} ({call.name}): the server resends all arguments so far (cumulative arguments); "
+                "its fragments are void, the final call is right"
+            )
+        elif value is not None and call.sent < len(call.fragments or [""]):
+            held = "{}" if not value else text if text.lstrip()[:1] == "{" else dump_arguments(value)
+            out.append(CallDelta(call.number, None, None, held))
+        if value is None:
+            return [BadCall(call.number, call.id, call.name, text, reason)]
+        return [*out, ToolCall(call.id or "", call.name, value, call.number, extra=call.extra)]
+
+
+def _resent(fragments: list[str]) -> dict[str, Any] | None:
+    """The arguments that a server sent anew with every fragment, or once more as a whole at the end."""
+    pieces = [fragment for fragment in fragments if fragment.strip()]
+    if len(pieces) < 2:
+        return None
+    value, _ = arguments(pieces[-1])
+    if not value:
+        return None
+    if all(b.startswith(a) for a, b in pairwise(pieces)):
+        return value
+    before, _ = arguments("".join(pieces[:-1]))
+    return value if before == value else None
+
+
+def _word(value: Any) -> str | None:
+    """An id or a name; blank ones are none."""
+    if isinstance(value, str):
+        return value.strip() or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _hashable(index: Any) -> Any:
+    if isinstance(index, str):
+        return int(index) if index.isdecimal() else index or None
+    return index if isinstance(index, int) else None
+
+
+def _fragment(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dump_arguments(value)  # an object that should have been text
+
+
+def dump_arguments(value: Any) -> str:
+    """Arguments as the JSON text that deltas and messages carry."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _keep(call: Call, entry: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+    """Fields that only the provider knows, to be sent back with the call (Gemini's thought signatures)."""
+    extra = {key: value for key, value in entry.items() if key not in _ENTRY and value is not None}
+    inner = {key: value for key, value in function.items() if key not in _FUNCTION and value is not None}
+    if inner:
+        extra["function"] = {**call.extra.get("function", {}), **inner}
+    if extra:
+        call.extra.update(extra)
+
+
+_ENTRY = frozenset({"index", "id", "type", "function"})
+_FUNCTION = frozenset({"index", "name", "arguments"})

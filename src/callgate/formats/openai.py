@@ -1,0 +1,235 @@
+"""The chat completions API, as OpenAI, llama.cpp, vLLM, SGLang, LM Studio, OpenRouter, Groq, Gemini, Azure and their
+like really send it.
+
+One law: whatever index, id and finish reason a server makes up, each call comes out once, whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from callgate.formats._calls import Calls
+from callgate.formats._ends import error_text, reason_of, usage_of
+from callgate.formats._openai_out import Dumper as Dumper
+from callgate.formats._openai_out import Quirks as Quirks
+from callgate.formats._openai_out import build as build
+from callgate.formats._openai_out import dump_whole as dump_whole
+from callgate.types import SOUND, Delta, Finish, FinishReason, ReasoningDelta, TextDelta, ToolCall, Usage
+from callgate.wire import SSE, Record
+
+framing = SSE
+
+_USAGE = {
+    "input": ("prompt_tokens",),
+    "output": ("completion_tokens",),
+    "cached": ("prompt_tokens_details", "cached_tokens"),
+    "reasoning": ("completion_tokens_details", "reasoning_tokens"),
+}
+_REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+"""Where servers put the reasoning; some mirror it into two of these, so the first one that has any counts."""
+_EMPTY: Mapping[str, Any] = {}
+
+
+class Loader:
+    """Reads the records of one message.
+
+    Theory of operation. The first choice is the message; further ones are kept apart, with calls of their own.
+    1. The end is sound if the server gave a finish reason of a sound kind, or said [DONE] after whole calls. An error
+       anywhere, in any shape, makes it an error.
+    2. Calls go out as fragments at once and as `ToolCall`s at the end only (see _calls.py).
+    3. Null, missing and empty fields mean nothing; unknown ones are ignored.
+    """
+
+    def __init__(self, *, tools: tuple[str, ...] = ()) -> None:
+        self.other_choices: dict[int, list[ToolCall]] = {}
+        self._tools = tools
+        self._main = _Choice(tools)
+        self._others: dict[int, tuple[_Choice, list[Delta]]] = {}
+        self._seen = False
+        self._done = False
+        self._error: str | None = None
+        self._usage: Usage | None = None
+        self._problems: list[str] = []
+
+    def feed(self, record: Record) -> list[Delta]:
+        """The deltas of one record."""
+        data = record.data
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return self._unreadable(record)
+        return self.take(value, record.event)
+
+    def _unreadable(self, record: Record) -> list[Delta]:
+        text = record.data.strip()
+        if text == "[DONE]":
+            self._done = True
+        elif record.event == "error":
+            self._error = self._error or error_text(text)
+        elif record.cut:
+            self._problems.append("the stream was cut inside a record")
+        else:
+            self._error = self._error or f"the server sent what is not JSON: {text[:200]!r}"
+        return []
+
+    def take(self, value: Any, event: str = "") -> list[Delta]:
+        """The same for a record that is parsed already."""
+        if isinstance(value, list) and value:
+            value = value[0]  # Gemini wraps its error bodies
+        if not isinstance(value, Mapping):
+            self._problems.append(f"a record that is no object was ignored: {str(value)[:80]}")
+            return []
+        if event == "error" or value.get("error") or value.get("object") == "error":
+            self._error = self._error or error_text(value)
+        if (usage := value.get("usage")) and isinstance(usage, Mapping):
+            self._usage = usage_of(usage, _USAGE) or self._usage
+        choices = value.get("choices")
+        if not choices or not isinstance(choices, list):
+            if "detail" in value and "choices" not in value:
+                self._error = self._error or error_text(value)
+            elif isinstance(groq := value.get("x_groq"), Mapping):
+                self.take({**groq, "choices": None})
+            return []
+        out: list[Delta] = []
+        for choice in choices:
+            if isinstance(choice, Mapping):
+                self._choose(choice, out, whole=value.get("object") != "chat.completion.chunk")
+        return out
+
+    def _choose(self, choice: Mapping[str, Any], out: list[Delta], *, whole: bool) -> None:
+        if choice.get("error"):  # OpenRouter
+            self._error = self._error or error_text(choice["error"])
+        number = choice.get("index") or 0
+        if number == 0 or not isinstance(number, int):
+            self._seen = True
+            self._main.take(choice, out, whole=whole)
+        elif number in self._others or len(self._others) < 128:
+            other, deltas = self._others.setdefault(number, (_Choice(self._tools), []))
+            other.take(choice, deltas, whole=whole)
+
+    def finish(self) -> list[Delta]:
+        """The stream is over: each call's `ToolCall` or `BadCall`, then the `Finish`."""
+        out: list[Delta] = []
+        if not self._seen and self._others:
+            number = min(self._others)
+            self._main, out = self._others.pop(number)
+            self._problems.append(f"there is no choice 0; choice {number} is the message")
+        main = self._main
+        reason, settled = self._end(main)
+        for number, (other, _) in sorted(self._others.items()):
+            _, calls = self._end(other)
+            self.other_choices[number] = [call for call in calls if isinstance(call, ToolCall)]
+        error = self._error if reason == "error" else None
+        if reason == "error" and error is None:
+            error = f"the server ended the answer with {main.raw!r}"
+        problems = (*self._problems, *main.problems, *main.calls.problems)
+        return [*out, *settled, Finish(reason, self._usage, main.raw, error, tuple(dict.fromkeys(problems)))]
+
+    def fail(self, error: str, *, interrupted: bool = False) -> list[Delta]:
+        """The stream broke: like `finish`, with this error. After a sound end it is only a problem."""
+        if interrupted and (self._main.raw is not None or self._done) and self._error is None:
+            self._problems.append(f"after the end of the answer: {error}")
+            return self.finish()
+        self._error = self._error or error
+        deltas = self.finish()
+        if interrupted:
+            last = deltas[-1]
+            assert isinstance(last, Finish)
+            deltas[-1] = Finish("interrupted", last.usage, last.raw, last.error, last.problems)
+        return deltas
+
+    def _end(self, choice: _Choice) -> tuple[FinishReason, list[Delta]]:
+        """Rule 1."""
+        reason: FinishReason
+        if self._error is not None:
+            reason = "error"
+        elif choice.raw is not None:
+            reason, known = reason_of(choice.raw)
+            if not known:
+                choice.problems.append(f"unknown finish reason {choice.raw!r}, taken for a plain end")
+        elif choice.whole:
+            reason = "stop"
+        elif self._done and choice.calls.whole():
+            choice.problems.append("the server gave no finish reason, only [DONE]")
+            reason = "stop"
+        else:
+            choice.problems.append("the stream ended without a finish reason")
+            reason = "interrupted"
+        settled = choice.calls.finish(sound=reason in SOUND)
+        if reason in SOUND:
+            reason = "tool_calls" if any(isinstance(call, ToolCall) for call in settled) else "stop"
+        return reason, settled
+
+
+class _Choice:
+    """One of the answers of a stream."""
+
+    __slots__ = ("calls", "problems", "raw", "whole")
+
+    def __init__(self, tools: tuple[str, ...]) -> None:
+        self.calls = Calls(tools)
+        self.raw: str | None = None
+        self.whole = False
+        self.problems: list[str] = []
+
+    def take(self, choice: Mapping[str, Any], out: list[Delta], *, whole: bool) -> None:
+        """The deltas of one record's choice, put to `out`; `whole`: a `message` in it is the whole message."""
+        delta = choice.get("delta")
+        if not delta:
+            delta = choice.get("message")
+            if isinstance(delta, Mapping):
+                self.whole = whole
+            elif isinstance(text := choice.get("text"), str) and text:  # /v1/completions
+                out.append(TextDelta(text))
+        if isinstance(delta, Mapping):
+            for key in _REASONING:
+                if (text := delta.get(key)) and isinstance(text, str):
+                    out.append(ReasoningDelta(text))
+                    break
+            else:
+                if details := delta.get("reasoning_details"):
+                    _details(details, out)
+            if content := delta.get("content"):
+                if isinstance(content, str):
+                    out.append(TextDelta(content))
+                else:
+                    _parts(content, out)
+            if calls := delta.get("tool_calls"):
+                if isinstance(calls, list):
+                    out += self.calls.feed(calls, whole=self.whole)
+            elif legacy := delta.get("function_call"):
+                out += self.calls.feed([{"index": "function_call", "function": legacy}])
+            if (refusal := delta.get("refusal")) and isinstance(refusal, str):
+                out.append(TextDelta(refusal))
+                if "the model refused" not in self.problems:
+                    self.problems.append("the model refused")
+        raw = choice.get("finish_reason")
+        if raw and isinstance(raw, str) and (self.raw is None or reason_of(self.raw)[0] in SOUND):
+            self.raw = raw
+
+
+def _parts(content: Any, out: list[Delta]) -> None:
+    """Content as a list of parts (Mistral): text and thinking count, references and such do not."""
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            out.append(TextDelta(part))
+        elif isinstance(part, Mapping):
+            thinking = part.get("thinking")
+            if isinstance(thinking, str):
+                out.append(ReasoningDelta(thinking))
+            elif isinstance(thinking, list):
+                texts = (str(piece.get("text") or "") for piece in thinking if isinstance(piece, Mapping))
+                out.append(ReasoningDelta("".join(texts)))
+            elif isinstance(text := part.get("text"), str):
+                out.append(TextDelta(text))
+
+
+def _details(details: Any, out: list[Delta]) -> None:
+    """OpenRouter's `reasoning_details`: the readable ones."""
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, Mapping):
+            text = detail.get("text") or detail.get("summary")
+            if text and isinstance(text, str):
+                out.append(ReasoningDelta(text))
