@@ -326,8 +326,8 @@ class Calls:
         out: list[Delta] = []
         if value is None and (value := _resent(call.fragments)) is not None:
             self.problems.append(
-                f"call {call.number + 1} ({call.name}): the server resends all arguments so far (cumulative arguments); "
-                "its fragments are void, the final call is right"
+                f"call {call.number + 1} ({call.name}): the server resends all arguments so far (cumulative arguments);"
+                " its fragments are void, the final call is right"
             )
         elif value is not None and call.sent < len(call.fragments or [""]):
             held = "{}" if not value else text if text.lstrip()[:1] == "{" else dump_arguments(value)

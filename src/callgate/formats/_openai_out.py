@@ -1,6 +1,6 @@
 """The chat completions API, the other way: a `Request` to its body, deltas to its records.
 
-One law: what a server would refuse is not written: ids of the form it wants, no empty lists, every result with its call.
+One law: what a server would refuse is not written: ids have the form it wants, empty lists are left out.
 """
 
 from __future__ import annotations

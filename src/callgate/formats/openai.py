@@ -12,12 +12,11 @@ from typing import Any
 
 from callgate.formats._calls import Calls
 from callgate.formats._ends import error_text, reason_of, usage_of
-from callgate.formats._openai_out import Dumper as Dumper
-from callgate.formats._openai_out import Quirks as Quirks
-from callgate.formats._openai_out import build as build
-from callgate.formats._openai_out import dump_whole as dump_whole
+from callgate.formats._openai_out import Dumper, Quirks, build, dump_whole
 from callgate.types import SOUND, Delta, Finish, FinishReason, ReasoningDelta, TextDelta, ToolCall, Usage
 from callgate.wire import SSE, Record
+
+__all__ = ["Dumper", "Loader", "Quirks", "build", "dump_whole", "framing"]
 
 framing = SSE
 
