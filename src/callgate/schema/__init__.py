@@ -6,6 +6,17 @@ faithfully is refused (rules A1 to A7 of ARCHITECTURE.md).
 
 from __future__ import annotations
 
+from callgate.schema._compile import CompiledSchema, compile_schema
 from callgate.schema._look import ALL_TYPES, allowed_types, property_schema
+from callgate.schema._mend import Mended, Outcome, mend
 
-__all__ = ["ALL_TYPES", "allowed_types", "property_schema"]
+__all__ = [
+    "ALL_TYPES",
+    "CompiledSchema",
+    "Mended",
+    "Outcome",
+    "allowed_types",
+    "compile_schema",
+    "mend",
+    "property_schema",
+]

@@ -131,12 +131,12 @@ def _of_values(values: Any) -> frozenset[str]:
     return frozenset(found | {"number"} if "integer" in found else found)
 
 
-def property_schema(schema: Schema | bool, name: str) -> Schema | bool | None:
+def property_schema(schema: Schema | bool, name: str, root: Schema | bool | None = None) -> Schema | bool | None:
     """What a parameters schema says of one top-level property, through `$ref`, `allOf`, `anyOf` and `oneOf`.
 
-    None if it says nothing. References inside the answer still start from `schema`: pass it on as `root`.
+    None if it says nothing. References inside the answer still start from `root` (default: the schema itself).
     """
-    found = _property(schema, name, schema, MAX_LOOK, set())
+    found = _property(schema, name, schema if root is None else root, MAX_LOOK, set())
     return found if isinstance(found, (Mapping, bool)) else None
 
 

@@ -1,0 +1,269 @@
+"""Turns a value that fails into the one the schema must have meant: `"5"` where only a number fits.
+
+One law: only where that very field fails, only what the schema allows, only if exactly one reading fits. Numbers stay
+exact; a text that merely begins with a number is none; nothing is made up for a missing field.
+
+Theory of operation. `fit` walks value and schema together. A part that validates is never entered (so it comes back as
+the same object); a part that fails is tried in this order: through `$ref` and `allOf`, into properties and items, by
+its own type or enum, through `anyOf` and `oneOf` (where exactly one outcome with the fewest changes must win).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from callgate.schema._compile import CompiledSchema
+from callgate.schema._look import MAX_LOOK, allowed_types, follow, type_of
+from callgate.schema._read import CutOff, Unreadable, finite, load
+
+WORK: Final = 64
+"""How often each node of the arguments may be looked at before coercion gives up: nested `anyOf`s would double it at
+every level."""
+SPARE: Final = 10_000
+"""Looks that small arguments may take beyond that."""
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_MAX_DIGITS: Final = 4_000
+_GONE: Final = object()
+
+
+class _GiveUp(Exception):
+    """The work is over the limit."""
+
+
+@dataclass(slots=True)
+class Fit:
+    """One attempt to make one value fit: what it became and what was done."""
+
+    value: Any
+    coerced: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+
+    @property
+    def cost(self) -> int:
+        """How much was changed."""
+        return len(self.coerced) + len(self.dropped)
+
+
+def fit(value: Any, compiled: CompiledSchema) -> Fit:
+    """The value made to fit as far as possible; it may still be invalid."""
+    walk = _Walk(compiled, SPARE + WORK * _size(value))
+    try:
+        return walk.fit(value, compiled.root, _Place("", "", MAX_LOOK))
+    except (_GiveUp, RecursionError):
+        return Fit(value)
+
+
+def _size(value: Any) -> int:
+    count, todo = 1, [value]
+    while todo:
+        item = todo.pop()
+        children = item.values() if isinstance(item, Mapping) else item if isinstance(item, list) else ()
+        count += len(children)
+        todo += [child for child in children if isinstance(child, (Mapping, list))]
+    return count
+
+
+@dataclass(slots=True, frozen=True)
+class _Place:
+    """Where the walk is: in the schema, in the value, and how many steps remain."""
+
+    schema: str
+    value: str
+    left: int
+
+    def down(self, schema: str, value: str) -> _Place:
+        return _Place(f"{self.schema}/{schema}", f"{self.value}/{escape(value)}", self.left - 1)
+
+    def aside(self, schema: str) -> _Place:
+        return _Place(f"{self.schema}/{schema}", self.value, self.left - 1)
+
+    def jump(self, schema: str) -> _Place:
+        return _Place(schema, self.value, self.left - 1)
+
+
+def escape(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+class _Walk:
+    def __init__(self, compiled: CompiledSchema, work: int) -> None:
+        self.compiled = compiled
+        self.work = work
+
+    def fit(self, value: Any, node: Any, at: _Place) -> Fit:
+        """`value` against `node`; the same object comes back if it fits or nothing helps."""
+        self.work -= 1 + (len(value) if isinstance(value, (dict, list)) else 0)
+        if self.work < 0:
+            raise _GiveUp
+        if not isinstance(node, Mapping) or at.left <= 0 or self._valid(at, value):
+            return Fit(value)
+        done = Fit(value)
+        ref = node.get("$ref")
+        if isinstance(ref, str) and isinstance(target := follow(ref, self.compiled.root), Mapping):
+            _take(done, self.fit(done.value, target, at.jump(_pointer(ref))))
+        for i, part in enumerate(_list(node.get("allOf"))):
+            _take(done, self.fit(done.value, part, at.aside(f"allOf/{i}")))
+        _take(done, self._own(done.value, node, at))
+        if isinstance(done.value, dict):
+            _take(done, self._object(done.value, node, at))
+        elif isinstance(done.value, list):
+            _take(done, self._array(done.value, node, at))
+        for word in ("anyOf", "oneOf"):
+            if word in node:
+                _take(done, self._branches(done.value, node, at, word))
+        return done
+
+    def _valid(self, at: _Place, value: Any) -> bool:
+        try:
+            return self.compiled.valid_at(at.schema, value)
+        except ValueError:  # what no validator takes (half characters): reported by the whole check
+            return True
+
+    def _own(self, value: Any, node: Mapping[str, Any], at: _Place) -> Fit:
+        """By the node's own `type`, `enum` and `const`: for texts only, nothing else is ever converted."""
+        if not isinstance(value, str) or not ({"type", "enum", "const"} & node.keys()):
+            return Fit(value)
+        members = [node["const"]] if "const" in node else _list(node.get("enum"))
+        own = {key: node[key] for key in ("type", "enum", "const") if key in node}
+        types = allowed_types(own)
+        if members and "string" in types:
+            found = _fold(value, members)
+            if found is not _GONE:
+                return Fit(found, [at.value])
+        if "string" in types and not members:
+            return Fit(value)
+        for candidate in convert(value, types):
+            if members and not any(_same(candidate, member) for member in members):
+                continue
+            return Fit(candidate, [at.value])
+        return Fit(value)
+
+    def _object(self, value: dict[str, Any], node: Mapping[str, Any], at: _Place) -> Fit:
+        done = Fit(value)
+        properties = node.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        extra = node.get("additionalProperties")
+        for key, child in value.items():
+            if key in properties:
+                place = at.down(f"properties/{escape(key)}", key)
+                part = self.fit(child, properties[key], place)
+                if part.value is None and not self._valid(place, None) and self._optional(key, node):
+                    part = Fit(_GONE, dropped=[place.value])
+            elif isinstance(extra, Mapping) and not node.get("patternProperties"):
+                part = self.fit(child, extra, at.down("additionalProperties", key))
+            else:
+                continue
+            if part.cost:
+                if done.value is value:
+                    done.value = dict(value)
+                done.value[key] = part.value
+                done.coerced += part.coerced
+                done.dropped += part.dropped
+        if done.dropped:
+            done.value = {key: child for key, child in done.value.items() if child is not _GONE}
+        return done
+
+    def _optional(self, key: str, node: Mapping[str, Any]) -> bool:
+        return key not in _list(node.get("required")) and key not in _list(_mapping(self.compiled.root).get("required"))
+
+    def _array(self, value: list[Any], node: Mapping[str, Any], at: _Place) -> Fit:
+        done = Fit(value)
+        items, first = node.get("items"), _list(node.get("prefixItems"))
+        word = "prefixItems"
+        if isinstance(items, list):  # before 2020-12
+            items, first, word = node.get("additionalItems"), items, "items"
+        rest = "additionalItems" if word == "items" else "items"
+        for i, child in enumerate(value):
+            if i < len(first):
+                part = self.fit(child, first[i], at.down(f"{word}/{i}", str(i)))
+            elif isinstance(items, Mapping):
+                part = self.fit(child, items, at.down(rest, str(i)))
+            else:
+                break
+            if part.cost:
+                if done.value is value:
+                    done.value = list(value)
+                done.value[i] = part.value
+                done.coerced += part.coerced
+                done.dropped += part.dropped
+        return done
+
+    def _branches(self, value: Any, node: Mapping[str, Any], at: _Place, word: str) -> Fit:
+        """The branch that fits after the fewest changes; a draw between different values decides nothing."""
+        found: list[Fit] = []
+        for i, part in enumerate(_list(node[word])):
+            place = at.aside(f"{word}/{i}")
+            one = self.fit(value, part, place)
+            if self._valid(place, one.value):
+                found.append(one)
+        if not found:
+            return Fit(value)
+        least = min(one.cost for one in found)
+        best = [one for one in found if one.cost == least]
+        return best[0] if all(_same(one.value, best[0].value) for one in best) else Fit(value)
+
+
+def _take(done: Fit, part: Fit) -> None:
+    done.value = part.value
+    done.coerced += [p for p in part.coerced if p not in done.coerced] if part.coerced else []
+    done.dropped += part.dropped
+
+
+def _mapping(node: Any) -> Mapping[str, Any]:
+    return node if isinstance(node, Mapping) else {}
+
+
+def _list(node: Any) -> list[Any]:
+    return node if isinstance(node, list) else []
+
+
+def _pointer(ref: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(ref[1:])
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as JSON: `True` is not `1`."""
+    return bool(a == b) and type_of(a) == type_of(b)
+
+
+def _fold(value: str, members: list[Any]) -> Any:
+    """The one member that differs only in outer space, else the one that differs only in case."""
+    texts = [member for member in members if isinstance(member, str)]
+    for key in (str.strip, lambda text: text.strip().casefold()):
+        found = [member for member in texts if key(member) == key(value)]
+        if found:
+            return found[0] if len(found) == 1 else _GONE
+    return _GONE
+
+
+def convert(text: str, types: frozenset[str]) -> Iterator[Any]:
+    """What a text may stand for among these types, exact readings only."""
+    if "integer" in types and len(text) <= _MAX_DIGITS and _INTEGER.fullmatch(text):
+        yield int(text)
+    elif types & {"number", "integer"} and len(text) <= _MAX_DIGITS and _NUMBER.fullmatch(text):
+        try:
+            number = finite(text)
+        except Exception:  # noqa: BLE001
+            return
+        if "number" in types:
+            yield number
+    elif "boolean" in types and text in _BOOLEANS:
+        yield _BOOLEANS[text]
+    elif "null" in types and text in ("null", "None"):
+        yield None
+    elif types & {"array", "object"} and text.lstrip()[:1] in ("[", "{"):
+        try:
+            value = load(text).value
+        except (ValueError, RecursionError, CutOff, Unreadable):
+            return
+        if type_of(value) in types:
+            yield value

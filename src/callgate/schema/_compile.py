@@ -1,0 +1,159 @@
+"""A JSON Schema made ready: checked once, references made safe, its validators kept.
+
+One law: a schema never reaches out. jsonschema-rs always gets `offline=True`; a reference that leaves the document,
+leads nowhere or loops is cut out (it constrains nothing) and named in `notes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from callgate.errors import ConfigError
+from callgate.schema._look import allowed_types, follow
+from callgate.types import Schema
+
+MAX_NODES: Final = 50_000
+"""Objects and lists in one schema. The largest real tool schemas have some hundreds."""
+MAX_SCHEMA_DEPTH: Final = 100
+"""Levels of one schema; jsonschema-rs itself stops at 255."""
+BACKTRACKS: Final = 100_000
+"""Steps a regular expression may go back; a pattern that needs more than this is an attack or a mistake."""
+
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
+_DATA: Final = frozenset({"const", "default", "enum", "examples"})
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose keys are the author's names, not keywords."""
+
+
+class CompiledSchema:
+    """A schema with its validators. Made by `compile_schema`; safe to share between threads."""
+
+    __slots__ = ("_masked", "_registry", "_subs", "notes", "root", "schema", "types", "valid", "wants_object")
+
+    def __init__(self, schema: Schema | bool) -> None:
+        self.schema = schema
+        """As it was given."""
+        found: list[str] = []
+        self.root = _Safe(schema, found).copy()
+        """The same without what may not be followed."""
+        self.notes = tuple(dict.fromkeys(found))
+        self.types = allowed_types(self.root)
+        self.wants_object = self.types == {"object"}
+        self.valid = _validator(self.root).is_valid
+        self._registry: Any = None
+        self._masked: Any = None
+        self._subs: dict[str, Any] = {"": self.valid}
+
+    def valid_at(self, pointer: str, value: Any) -> bool:
+        """Whether a value fits the part of the schema at this JSON pointer."""
+        valid = self._subs.get(pointer)
+        if valid is None:
+            if self._registry is None:
+                self._registry = _load().Registry([(_URI, self.root)])
+            part = {"$ref": f"{_URI}#{quote(pointer, safe=_URI_SAFE)}"}
+            valid = self._subs[pointer] = _validator(part, registry=self._registry).is_valid
+        return bool(valid(value))
+
+    def errors(self, value: Any) -> list[Any]:
+        """jsonschema-rs's own errors, for `_explain`; values never stand in their messages."""
+        if self._masked is None:
+            self._masked = _validator(self.root, mask="the value")
+        return list(self._masked.iter_errors(value))
+
+
+_URI: Final = "urn:callgate:schema"
+_URI_SAFE: Final = "/~!$&'()*+,;=:@"
+
+
+def compile_schema(schema: Schema | bool | CompiledSchema) -> CompiledSchema:
+    """A schema made ready for `mend`. Raises ConfigError for what is no JSON Schema."""
+    return schema if isinstance(schema, CompiledSchema) else CompiledSchema(schema)
+
+
+def _validator(schema: Any, **options: Any) -> Any:
+    rs = _load()
+    try:
+        return rs.validator_for(
+            schema, offline=True, pattern_options=rs.FancyRegexOptions(backtrack_limit=BACKTRACKS), **options
+        )
+    except (rs.ValidationError, rs.ReferencingError, ValueError, TypeError) as error:
+        raise ConfigError(f"schema: {str(error).splitlines()[0]}") from error
+
+
+def _load() -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs
+
+
+class _Safe:
+    """Copies a schema without references that must not be followed."""
+
+    def __init__(self, schema: Any, notes: list[str]) -> None:
+        self.source = schema
+        self.notes = notes
+        self.nodes = 0
+
+    def copy(self) -> Any:
+        if not isinstance(self.source, (Mapping, bool)):
+            raise ConfigError(f"schema: expected an object, got {type(self.source).__name__}")
+        return self._copy(self.source, 0)
+
+    def _copy(self, node: Any, depth: int, *, names: bool = False, data: bool = False) -> Any:
+        if not isinstance(node, (Mapping, list, tuple)):
+            return node
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise ConfigError(f"schema: more than {MAX_NODES} objects and lists (MAX_NODES)")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise ConfigError(f"schema: nested deeper than {MAX_SCHEMA_DEPTH} levels (MAX_SCHEMA_DEPTH)")
+        if not isinstance(node, Mapping):
+            return [self._copy(item, depth + 1, data=data) for item in node]
+        out: dict[str, Any] = {}
+        for key, value in node.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"schema: the key {key!r} is no text")
+            keyword = not (names or data)
+            if keyword and (reason := self._refused(key, value, node)):
+                self.notes.append(f"schema: {key} {value!r} {reason}; it constrains nothing")
+                continue
+            out[key] = self._copy(
+                value, depth + 1, names=keyword and key in _NAMED, data=data or (keyword and key in _DATA)
+            )
+        return out
+
+    def _refused(self, key: str, value: Any, node: Mapping[str, Any]) -> str | None:
+        """Why this keyword is left out; None: it stays."""
+        if key == "$schema" and isinstance(value, str):
+            return None if "json-schema.org/" in value else "is no known dialect of JSON Schema"
+        if key in ("$id", "id") and isinstance(value, str) and node is not self.source:
+            return None if value.startswith("#") else "would move the references below it"
+        if key == "$id" and isinstance(value, str):
+            return "would move the references of the schema"
+        if key not in ("$ref", "$dynamicRef", "$recursiveRef") or not isinstance(value, str):
+            return None
+        if not value.startswith("#"):
+            return "leaves the document"
+        if follow(value, self.source) is None:
+            return "leads nowhere"
+        return "loops" if self._loops(value, node) else None
+
+    def _loops(self, ref: str, node: Any) -> bool:
+        """Whether following this reference leads back to it without going a level down in the value."""
+        seen: set[int] = set()
+        todo = [follow(ref, self.source)]
+        while todo:
+            at = todo.pop()
+            if at is node:
+                return True
+            if not isinstance(at, Mapping) or id(at) in seen:
+                continue
+            seen.add(id(at))
+            inner = at.get("$ref")
+            todo += [follow(inner, self.source)] if isinstance(inner, str) else []
+            for word in _IN_PLACE:
+                parts = at.get(word)
+                todo += parts if isinstance(parts, (list, tuple)) else []
+        return False

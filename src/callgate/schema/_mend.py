@@ -1,0 +1,178 @@
+"""`mend`: a call's arguments against its schema: read, repaired, coerced, checked.
+
+One law: valid input is never touched. Strict first, then repair, then coercion of the fields that fail; all of it is
+told (`repaired`, `coerced`, `notes`), and what cannot be done faithfully is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from callgate.schema._coerce import escape, fit
+from callgate.schema._compile import CompiledSchema
+from callgate.schema._explain import explain
+from callgate.schema._loose import MAX_DEPTH, CutOff, Unreadable
+from callgate.schema._read import _DECODE, Read, half_characters, read_text
+from callgate.types import Schema
+
+Outcome: TypeAlias = Literal["ok", "invalid", "malformed", "incomplete"]
+
+
+@dataclass(slots=True, frozen=True)
+class Mended:
+    """What became of the arguments."""
+
+    outcome: Outcome
+    """"ok": fits the schema. "invalid": read, but does not fit. "malformed": cannot be read. "incomplete": cut off."""
+    value: Any = None
+    """The arguments; None unless they could be read."""
+    repaired: bool = False
+    """The text was no strict JSON and was read all the same. No write runs on it."""
+    coerced: list[str] = field(default_factory=list)
+    """JSON pointers of the values that were converted."""
+    errors: list[tuple[str, str]] = field(default_factory=list)
+    """(JSON pointer, message): what is wrong, for the model."""
+    notes: list[str] = field(default_factory=list)
+    """What was odd and what was done about it."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the arguments may be used."""
+        return self.outcome == "ok"
+
+    def explain(self) -> str:
+        """The errors for a model: one line what happened, one line an error."""
+        head = _HEADS[self.outcome]
+        lines = [f"{pointer or '/'}: {message}" for pointer, message in self.errors]
+        return "\n".join([head, *lines]) if lines else head
+
+
+_HEADS = {
+    "ok": "The arguments are valid.",
+    "invalid": "The arguments do not fit the tool's schema. Nothing was run. Call again with these corrected:",
+    "malformed": "The arguments cannot be read as a JSON object. Nothing was run. Call again with valid JSON:",
+    "incomplete": "The arguments were cut off. Nothing was run. Call again, with the whole JSON object.",
+}
+
+
+def mend(arguments: str | Mapping[str, Any] | Any, schema: Schema | bool | CompiledSchema) -> Mended:
+    """The arguments of a call, read and checked against its schema.
+
+    `arguments` is the model's text or a value that is read already. Never raises for what a model can send; a schema
+    that is none raises ConfigError.
+    """
+    compiled = schema if isinstance(schema, CompiledSchema) else CompiledSchema(schema)
+    if isinstance(arguments, str):
+        if not compiled.notes and arguments.isascii() and len(arguments) < 4096:
+            value = _fast(arguments, compiled)
+            if value is not _SLOW:
+                return Mended("ok", value)
+        return _text(arguments, compiled)
+    return _value(arguments, compiled)
+
+
+_SLOW = object()
+
+
+def _fast(text: str, compiled: CompiledSchema) -> Any:
+    """The value of short valid JSON that fits as it is; _SLOW for anything that needs a closer look."""
+    if "\\u" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+        return _SLOW
+    try:
+        value = _DECODE(text)
+        return value if compiled.valid(value) and value is not None else _SLOW
+    except Exception:  # noqa: BLE001 - whatever is wrong, the slow way says it precisely
+        return _SLOW
+
+
+def _text(text: str, compiled: CompiledSchema) -> Mended:
+    if not text.strip():
+        return _checked(Read({}) if "object" in compiled.types else Read(None), compiled)
+    container = "{" if compiled.wants_object else None
+    try:
+        read = read_text(text, container=container)
+    except CutOff:
+        return Mended("incomplete", errors=[("", "the text ends inside the object")], notes=list(compiled.notes))
+    except Unreadable as error:
+        return Mended("malformed", errors=[("", str(error))], notes=list(compiled.notes))
+    return _checked(read, compiled)
+
+
+def _value(value: Any, compiled: CompiledSchema) -> Mended:
+    if isinstance(value, Mapping) and type(value) is not dict:
+        value = dict(value)
+    for pointer, problem in odd_parts(value):
+        if pointer is None:
+            return Mended("malformed", errors=[("", problem)], notes=list(compiled.notes))
+        return Mended("invalid", value, errors=[(pointer, problem)], notes=list(compiled.notes))
+    if isinstance(value, str) and compiled.wants_object:
+        return _text(value, compiled)
+    return _checked(Read(value), compiled, survey=False)
+
+
+def _checked(read: Read, compiled: CompiledSchema, *, survey: bool = True) -> Mended:
+    value, repaired = read.value, bool(read.liberties)
+    notes = [*compiled.notes, *read.notes, *(f"repaired: {what}" for what in read.liberties)]
+    if value is None and "object" in compiled.types and not _wants_null(compiled):
+        value = {}
+    if compiled.wants_object and not isinstance(value, dict):
+        return Mended("malformed", errors=[("", f"expected an object, got {_kind(value)}")], notes=notes)
+    if survey:
+        for pointer, problem in odd_parts(value):
+            return Mended("invalid", value, repaired, errors=[(pointer or "", problem)], notes=notes)
+    if compiled.valid(value):
+        return Mended("ok", value, repaired, notes=notes)
+    done = fit(value, compiled)
+    notes += [f"{pointer}: null dropped, the parameter is optional" for pointer in done.dropped]
+    if done.cost and compiled.valid(done.value):
+        return Mended("ok", done.value, repaired, done.coerced, notes=notes)
+    errors = explain(compiled.errors(done.value), done.value, compiled.root)
+    return Mended("invalid", done.value, repaired, done.coerced, errors, notes)
+
+
+def _wants_null(compiled: CompiledSchema) -> bool:
+    return "null" in compiled.types and len(compiled.types) < 7
+
+
+def _kind(value: Any) -> str:
+    from callgate.schema._explain import show
+
+    return show(value)
+
+
+def odd_parts(value: Any) -> Iterator[tuple[str | None, str]]:
+    """What no JSON text can hold: (pointer, problem); pointer None for nesting beyond MAX_DEPTH."""
+    todo: list[tuple[Any, tuple[Any, ...], int]] = [(value, (), 0)]
+    while todo:
+        item, path, depth = todo.pop()
+        kind = type(item)
+        if kind is str:
+            if half_characters(item):
+                yield _pointer(path), "holds half of a surrogate pair, which is no text"
+        elif kind is dict or kind is list:
+            if depth >= MAX_DEPTH:
+                yield None, f"nested deeper than {MAX_DEPTH} levels (MAX_DEPTH)"
+                return
+            if kind is dict:
+                for key in item:
+                    if type(key) is not str or half_characters(key):
+                        yield _pointer(path), f"the key {key!r} is no text"
+                        return
+                todo += [(child, (path, key), depth + 1) for key, child in item.items()]
+            else:
+                todo += [(child, (path, i), depth + 1) for i, child in enumerate(item)]
+        elif kind is float:
+            if item - item != 0.0:
+                yield _pointer(path), f"{item} is no JSON number"
+        elif item is not None and kind is not int and kind is not bool:
+            yield _pointer(path), f"{kind.__name__} is no JSON value"
+
+
+def _pointer(path: tuple[Any, ...]) -> str:
+    parts: list[str] = []
+    while path:
+        path, key = path
+        parts.append(f"/{escape(str(key))}")
+    return "".join(reversed(parts))

@@ -1,0 +1,271 @@
+"""From a model's text to one JSON value: strictly if that works, with named liberties if not, or not at all.
+
+One law: never `{}` in place of what could not be read. What is cut off is `CutOff`, what is ambiguous `Unreadable`;
+the first is proved on the strict grammar before any liberty is considered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from callgate.schema._loose import MAX_DEPTH, CutOff, Loose, Unreadable
+
+MAX_TEXT: Final = 32_000_000
+"""Characters of one call's arguments; a file of 30 MB does not belong into a tool call."""
+MAX_GUESS: Final = 20_000
+"""Characters up to which the last resort (json_repair, not linear) is tried."""
+MAX_CODED: Final = 3
+"""How often JSON may be wrapped into a JSON string."""
+
+_TAIL = re.compile(r"t(r(ue?)?)?|f(a(l(se?)?)?)?|n(u(ll?)?)?|-|\.|(\.\d+)?[eE][+-]?|\\u[0-9a-fA-F]{0,3}", re.ASCII)
+_ASSIGNED = re.compile(r"[\"'“”‘’]\s*[:：]")
+_START = re.compile(r"[{｛]")
+_HALF = re.compile(r"[\ud800-\udfff]")
+_SKELETON = re.compile(r"[\s\"'{}\[\]:,\\]+")
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read, and the liberties it took (empty: strict JSON)."""
+
+    value: Any
+    liberties: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Duplicate(Exception):
+    """A key stands twice in an object: the fast path gives up."""
+
+
+class _Infinite(Exception):
+    """NaN, Infinity or a number beyond the floats: no JSON."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _Duplicate
+    return value
+
+
+def _refuse(word: str) -> Any:
+    raise _Infinite(word)
+
+
+def finite(text: str) -> float:
+    """A float that is one. Raises for what overflows."""
+    value = float(text)
+    if value - value != 0.0:
+        raise _Infinite(text[:40])
+    return value
+
+
+_DECODE = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=finite, parse_constant=_refuse).decode
+_DECODE_LAST = json.JSONDecoder(parse_float=finite, parse_constant=_refuse).decode
+
+
+def load(text: str) -> Read:
+    """The value of strict JSON. Raises ValueError, RecursionError, CutOff or Unreadable for anything else."""
+    try:
+        value = _DECODE(text)
+        read = Read(value)
+    except _Duplicate:
+        value, read = _load_duplicates(text)
+    except _Infinite as error:
+        raise Unreadable(f"{error} is no JSON number") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and deeper(value, MAX_DEPTH):
+        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels (MAX_DEPTH)")
+    return read
+
+
+def _load_duplicates(text: str) -> tuple[Any, Read]:
+    """Twice the same key: the last one counts, as everywhere; that it does is said, and a liberty if it matters."""
+    read = Read(None)
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(items)
+        if len(value) != len(items):
+            seen: dict[str, Any] = {}
+            for key, item in items:
+                if key in seen:
+                    read.notes.append(f"duplicate key {key!r}: the last one counts")
+                    if repr(seen[key]) != repr(item):
+                        read.liberties.append(f"duplicate key {key!r}")
+                seen[key] = item
+        return value
+
+    try:
+        read.value = json.JSONDecoder(object_pairs_hook=pairs, parse_float=finite, parse_constant=_refuse).decode(text)
+    except _Infinite as error:
+        raise Unreadable(f"{error} is no JSON number") from None
+    return read.value, read
+
+
+def deeper(value: Any, limit: int) -> bool:
+    """Whether containers are nested deeper than `limit`; level by level, without recursion."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    while level:
+        if limit == 0:
+            return True
+        limit -= 1
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list
+        ]
+    return False
+
+
+def read_text(text: str, *, container: str | None) -> Read:
+    """One value from a model's text; `container` is "{" if only an object will do, else None.
+
+    Raises CutOff if the text ends inside it, Unreadable if it cannot be read faithfully.
+    """
+    if len(text) > MAX_TEXT:
+        raise Unreadable(f"{len(text)} characters are over the limit of {MAX_TEXT} (MAX_TEXT)")
+    try:
+        read = load(text)
+    except json.JSONDecodeError as error:
+        if is_prefix(text, error):
+            raise CutOff from None
+        return _repair(text, container)
+    except RecursionError:
+        raise (CutOff if _open_at_end(text) else Unreadable(f"nested deeper than {MAX_DEPTH} levels")) from None
+    except ValueError as error:  # Python's limit on the digits of an integer
+        raise Unreadable(str(error).split(";")[0]) from None
+    if container and isinstance(read.value, str):
+        return _decode(read, container)
+    return read
+
+
+def is_prefix(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether strict JSON could still follow: the parser's complaint is about the end of the text, not its content."""
+    if error.msg.startswith("Unterminated string"):
+        return text.lstrip()[:1] in '{["'
+    rest = text[error.pos :]
+    if error.msg.startswith("Extra data") or text.lstrip()[:1] not in "{[":
+        return False
+    return not rest.strip() or _TAIL.fullmatch(rest) is not None
+
+
+def _open_at_end(text: str) -> bool:
+    depth = 0
+    for token in re.finditer(r'"(?:[^"\\]+|\\.)*("|\Z)|[\[{\]}]', text, re.DOTALL):
+        word = token.group()
+        depth += (word in "[{") - (word in "]}")
+        if depth == 0 and word in "]}":
+            return False
+    return True
+
+
+def _decode(read: Read, container: str) -> Read:
+    """The object inside a JSON string (double encoding), up to MAX_CODED times."""
+    for _ in range(MAX_CODED):
+        text = read.value.strip()
+        if not text.startswith(("{", "｛", '"')):
+            break
+        inner = read_text(text, container=None)
+        liberties = [*read.liberties, "JSON inside a JSON string", *inner.liberties]
+        read = Read(inner.value, liberties, [*read.notes, *inner.notes])
+        if not isinstance(read.value, str):
+            return read
+    raise Unreadable("a text, where an object is wanted")
+
+
+def _repair(text: str, container: str | None) -> Read:
+    """What remains when strict JSON failed and the text is not merely cut off."""
+    start = _START.search(text)
+    if start is None or _in_list(text, start.start()):
+        raise Unreadable("no JSON object in the text" if container else "not JSON")
+    loose = Loose(text)
+    try:
+        value = loose.read(start.start())
+        before, after = text[: start.start()], text[loose.pos :]
+        _check_prose(before, after)
+    except Unreadable as error:
+        guessed = _last_resort(text.strip())
+        if guessed is None:
+            raise error from None
+        return Read(guessed, ["structure that only a lenient parser could read"])
+    prose = "text around the object"
+    liberties = [*([prose] if before.strip() or after.strip() else []), *loose.notes]
+    notes = [note for note in loose.notes if note.startswith("duplicate key")]
+    return Read(value, liberties or ["structure"], notes)
+
+
+def _in_list(text: str, start: int) -> bool:
+    return text[:start].rstrip().endswith(("[", "［", ","))
+
+
+def _check_prose(before: str, after: str) -> None:
+    """Refuses to drop anything around an object that may be part of the call."""
+    if _ASSIGNED.search(before) or _ASSIGNED.search(after):
+        raise Unreadable("there are fields outside the object")
+    if _START.search(after):
+        raise Unreadable("more than one object")
+
+
+def _last_resort(text: str) -> Any:
+    """json_repair's reading, if it is faithful: same words in the same order, only keys that were written as keys.
+
+    None otherwise. It closes what is open and drops what it cannot place, so only closed texts come here, and nothing
+    with quotes in doubt comes out.
+    """
+    if (
+        len(text) > MAX_GUESS
+        or text[:1] != "{"
+        or text[-1:] != "}"
+        or re.search(r"\b(?:NaN|Infinity)\b|undefined|\.\.\.", text)
+    ):
+        return None
+    repair = _load_json_repair()
+    try:
+        value = repair(text, skip_json_loads=True)
+        if not isinstance(value, dict) or deeper(value, MAX_DEPTH):
+            return None
+        back = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError, TypeError, IndexError):
+        return None
+    if _SKELETON.sub("", back) != _SKELETON.sub("", text) or back.count("{") != text.count("{"):
+        return None
+    return value if all(_plainly_written(part, text) for part in _walk(value)) else None
+
+
+def _walk(value: Any) -> list[tuple[str, str]]:
+    """Every key ("key", k) and every string ("text", s) inside."""
+    found: list[tuple[str, str]] = []
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            found += [("key", key) for key in item]
+            todo += item.values()
+        elif isinstance(item, list):
+            todo += item
+        elif isinstance(item, str):
+            found.append(("text", item))
+    return found
+
+
+def _plainly_written(part: tuple[str, str], text: str) -> bool:
+    kind, words = part
+    if re.search(r"[\"{}\[\]\\\n:,]", words):
+        return False
+    if kind == "key":
+        return re.search(rf"[\"']?{re.escape(words)}[\"']?\s*:", text) is not None
+    return words in text
+
+
+def _load_json_repair() -> Any:
+    import json_repair
+
+    return json_repair.loads
+
+
+def half_characters(text: str) -> bool:
+    """Whether the text holds half of a surrogate pair, which no file, database or network takes."""
+    return not text.isascii() and _HALF.search(text) is not None
