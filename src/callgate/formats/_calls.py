@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load
 from callgate.types import BadCall, CallDelta, Delta, ToolCall
 
 MAX_CALLS = 256
@@ -20,12 +21,6 @@ MAX_ARGUMENTS = 32 * 1024 * 1024
 
 _VOID = re.compile(r"\s*(?:\{\s*\}|null)?\s*")
 """Arguments that say nothing (yet): a placeholder that real ones may follow."""
-_STOP = re.compile(r'["\\]')
-_JUMP = re.compile(r'[^"{}\[\]\\]+')
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def arguments(text: str) -> tuple[dict[str, Any] | None, str]:
@@ -36,80 +31,32 @@ def arguments(text: str) -> tuple[dict[str, Any] | None, str]:
     if _VOID.fullmatch(text):
         return {}, ""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = load(text)
         if isinstance(value, str):
             return arguments(value) if not value.lstrip().startswith('"') else (None, "malformed")
-    except (ValueError, RecursionError):
-        scan = Extent()
-        scan.feed(text)
-        return None, "malformed" if scan.ended or scan.broken else "truncated"
+    except DECODE_ERRORS:
+        scan = JsonScanner()
+        open_end = text.lstrip()[:1] == "{" and scan.feed(text) is None and not scan.broken
+        return None, "truncated" if open_end else "malformed"
     return (value, "") if isinstance(value, dict) else (None, "malformed")
-
-
-class Extent:
-    """Where the first JSON object of a growing text ends; looks at each character once."""
-
-    __slots__ = ("_depth", "_escaped", "_string", "broken", "ended", "rest")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._string = self._escaped = False
-        self.ended = False
-        self.broken = False
-        self.rest = False
-        """Whether anything but white space followed the end."""
-
-    def feed(self, text: str) -> None:
-        """The next fragment."""
-        at, size = 0, len(text)
-        while at < size:
-            if self._escaped:
-                self._escaped = False
-                at += 1
-            elif self._string:
-                found = _STOP.search(text, at)
-                if found is None:
-                    return
-                at = found.end()
-                if found.group() == "\\":
-                    self._escaped = True
-                else:
-                    self._string = False
-                    self._close(0)
-            elif self.ended:
-                self.rest = self.rest or not text[at:].isspace()
-                return
-            else:
-                at = self._structure(text, at)
-
-    def _structure(self, text: str, at: int) -> int:
-        if jump := _JUMP.match(text, at):
-            if not self._depth and not jump.group().isspace():
-                self.broken = True
-            return jump.end()
-        char = text[at]
-        if char == '"':
-            self._string = True
-        elif char in "{[":
-            self._depth += 1
-        elif char in "}]":
-            self._close(1)
-        else:
-            self.broken = True
-        return at + 1
-
-    def _close(self, by: int) -> None:
-        self._depth -= by
-        if self._depth < 0:
-            self.broken = True
-        if self._depth <= 0:
-            self.ended = True
 
 
 class Call:
     """One call as it grows."""
 
-    __slots__ = ("_extent", "_scanned", "extra", "fragments", "id", "name", "number", "sent", "size", "whole")
+    __slots__ = (
+        "_ended",
+        "_scanned",
+        "_scanner",
+        "extra",
+        "fragments",
+        "id",
+        "name",
+        "number",
+        "sent",
+        "size",
+        "whole",
+    )
 
     def __init__(self, number: int, id: str | None, name: str | None) -> None:
         self.number = number
@@ -122,8 +69,9 @@ class Call:
         self.whole = False
         """The arguments do not start like an object: nothing of them goes out before the end."""
         self.extra: dict[str, Any] = {}
-        self._extent = Extent()
+        self._scanner = JsonScanner()
         self._scanned = 0
+        self._ended = False
 
     @property
     def text(self) -> str:
@@ -137,10 +85,11 @@ class Call:
 
     def complete(self) -> bool:
         """Whether the arguments so far are a whole object; looks at each fragment once."""
-        for fragment in self.fragments[self._scanned :]:
-            self._extent.feed(fragment)
+        for fragment in self.fragments[self._scanned :] if not self._ended else ():
+            end = self._scanner.feed(fragment)
+            self._ended = self._ended or (end is not None and not self._scanner.broken)
         self._scanned = len(self.fragments)
-        return self._extent.ended
+        return self._ended
 
     def add(self, fragment: str) -> None:
         """The next fragment. An empty placeholder gives way to the arguments that follow it."""
@@ -154,7 +103,8 @@ class Call:
     def _restart(self) -> None:
         self.fragments.clear()
         self.size = self._scanned = 0
-        self._extent = Extent()
+        self._scanner = JsonScanner()
+        self._ended = False
 
     def deltas(self) -> list[Delta]:
         """The fragments that may go out now. Rule: placeholders and what is no object are held back."""
@@ -213,25 +163,20 @@ class Calls:
                 continue
             raw = entry.get("function")
             function: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
-            index = entry.get("index", function.get("index"))
-            index = _hashable(index)
-            id, name = _word(entry.get("id")), _word(function.get("name"))
+            index = _hashable(entry.get("index", function.get("index")))
+            call_id, name = _word(entry.get("id")), _word(function.get("name"))
             fragment = _fragment(function.get("arguments"))
-            call = None if whole else self._find(index, id, name, fragment)
-            if (
-                call is None
-                and not whole
-                and not (id or name)
-                and index is None
-                and len(entries) > 1
-                and position < len(self._row)
-            ):
-                call = self._row[position]  # rule 5
+            call: Call | None = None
+            if not whole:
+                call = self._find(index, call_id, name, fragment)
+                bare = index is None and not call_id and not name
+                if bare and len(entries) > 1 and position < len(self._row):
+                    call = self._row[position]  # rule 5
             if call is None:
-                call = self._new(id, name)
+                call = self._new(call_id, name)
                 if call is None:
                     continue
-            self._note(call, index, id)
+            self._note(call, index, call_id)
             if len(entry) > 2 or len(function) > 2:
                 _keep(call, entry, function)
             if fragment:

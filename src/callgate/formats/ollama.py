@@ -224,11 +224,8 @@ class Dumper:
                     out.append(self._record({"content": "", "tool_calls": [entry]}))
                 case BadCall():
                     value, _ = arguments(delta.text)
-                    function = {
-                        "index": delta.index,
-                        "name": delta.name,
-                        "arguments": delta.text if value is None else value,
-                    }
+                    given = delta.text if value is None else value
+                    function = {"index": delta.index, "name": delta.name, "arguments": given}
                     entry = {"function": function} if delta.id is None else {"id": delta.id, "function": function}
                     out.append(self._record({"content": "", "tool_calls": [entry]}))
                 case Finish():
