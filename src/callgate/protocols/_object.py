@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from callgate.jsonstream import JsonScanner
+from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load
 from callgate.protocols._rows import IGNORED
 from callgate.protocols._steps import Machine
 from callgate.types import BadCall, CallDelta, Delta, ReasoningDelta, TextDelta, ToolCall
@@ -142,6 +142,8 @@ class ObjectReader:
     def _in_key(self, text: str, at: int) -> int:
         end, done = self._scan(text, at)
         self._hold(text[at:end])
+        if self._is_broken():
+            return self._broken(text, end)
         if done:
             self._key = _text_of("".join(self._raw))
             if not self._ours and self._key not in KNOWN:
@@ -197,6 +199,8 @@ class ObjectReader:
             self._call.add(piece, self._out)
         elif self._key in ANSWER_KEYS:
             self._say(piece)
+        if self._is_broken():
+            return self._broken(text, end)
         if done:
             self._end_value("".join(self._raw))
         return end
@@ -281,12 +285,12 @@ class ObjectReader:
         """No JSON where JSON must be: what was begun is incomplete, the rest is not shown."""
         if not self._ours:
             return self._go_free(text, at)
-        self._say_problem(f"the reply is broken JSON near {text[at : at + 12]!r}")
+        self._say_problem(f"the reply is broken JSON near {text[at]!r}")
         if self._call is not None:
             self._call.broken(self._out)
             self._call = None
         elif "calls" in self._open:
-            self._out.append(BadCall(self._next(), None, None, text[at : at + 80], "malformed"))
+            self._out.append(BadCall(self._next(), None, None, text[at], "malformed"))
         self._state = self._ignore
         return len(text)
 
@@ -315,6 +319,9 @@ class ObjectReader:
             end, done = (len(text), False) if found is None else (found, True)
         self._raw.append(text[at:end])
         return end, done
+
+    def _is_broken(self) -> bool:
+        return self._scanner is not None and self._scanner.broken
 
 
 class _Call:
@@ -486,18 +493,14 @@ def _arguments_of(text: str) -> dict[str, Any] | None:
     value: Any = text.strip() or "{}"
     for _ in range(2):
         try:
-            value = json.loads(value, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+            value = load(value)
+        except DECODE_ERRORS:
             return None
         if not isinstance(value, str):
             break
     if value is None:
         return {}
     return value if isinstance(value, dict) else None
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _shifted(delta: Delta, by: int) -> Delta:
