@@ -7,16 +7,23 @@ faithfully is refused (rules A1 to A7 of ARCHITECTURE.md).
 from __future__ import annotations
 
 from callgate.schema._compile import CompiledSchema, compile_schema
+from callgate.schema._describe import Description, describe, name_of, plain_function
 from callgate.schema._look import ALL_TYPES, allowed_types, property_schema
 from callgate.schema._mend import Mended, Outcome, mend
+from callgate.schema._tidy import tidy
 
 __all__ = [
     "ALL_TYPES",
     "CompiledSchema",
+    "Description",
     "Mended",
     "Outcome",
     "allowed_types",
     "compile_schema",
+    "describe",
     "mend",
+    "name_of",
+    "plain_function",
     "property_schema",
+    "tidy",
 ]

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from callgate.schema._compile import CompiledSchema
-from callgate.schema._look import MAX_LOOK, allowed_types, follow, type_of
-from callgate.schema._read import CutOff, Unreadable, finite, load
+from callgate.schema._look import MAX_LOOK, allowed_types, escape, follow, type_of
+from callgate.schema._loose import CutOff, Unreadable
+from callgate.schema._read import finite, load
 
 WORK: Final = 64
 """How often each node of the arguments may be looked at before coercion gives up: nested `anyOf`s would double it at
@@ -85,11 +86,6 @@ class _Place:
 
     def jump(self, schema: str) -> _Place:
         return _Place(schema, self.value, self.left - 1)
-
-
-def escape(key: str) -> str:
-    """A key as a part of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 class _Walk:
@@ -175,7 +171,8 @@ class _Walk:
 
     def _array(self, value: list[Any], node: Mapping[str, Any], at: _Place) -> Fit:
         done = Fit(value)
-        items, first = node.get("items"), _list(node.get("prefixItems"))
+        items: Any = node.get("items")
+        first = _list(node.get("prefixItems"))
         word = "prefixItems"
         if isinstance(items, list):  # before 2020-12
             items, first, word = node.get("additionalItems"), items, "items"
@@ -252,7 +249,7 @@ def convert(text: str, types: frozenset[str]) -> Iterator[Any]:
     elif types & {"number", "integer"} and len(text) <= _MAX_DIGITS and _NUMBER.fullmatch(text):
         try:
             number = finite(text)
-        except Exception:  # noqa: BLE001
+        except Exception:
             return
         if "number" in types:
             yield number

@@ -6,12 +6,12 @@ leads nowhere or loops is cut out (it constrains nothing) and named in `notes`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from callgate.errors import ConfigError
-from callgate.schema._look import allowed_types, follow
+from callgate.schema._look import allowed_types, escape, follow
 from callgate.types import Schema
 
 MAX_NODES: Final = 50_000
@@ -30,9 +30,22 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definiti
 class CompiledSchema:
     """A schema with its validators. Made by `compile_schema`; safe to share between threads."""
 
-    __slots__ = ("_masked", "_registry", "_subs", "notes", "root", "schema", "types", "valid", "wants_object")
+    __slots__ = (
+        "_masked",
+        "_registry",
+        "_subs",
+        "check",
+        "known",
+        "notes",
+        "plain",
+        "root",
+        "schema",
+        "types",
+        "valid",
+        "wants_object",
+    )
 
-    def __init__(self, schema: Schema | bool) -> None:
+    def __init__(self, schema: Schema | bool, *, closed: bool = False, check: Check | None = None) -> None:
         self.schema = schema
         """As it was given."""
         found: list[str] = []
@@ -42,6 +55,11 @@ class CompiledSchema:
         self.types = allowed_types(self.root)
         self.wants_object = self.types == {"object"}
         self.valid = _validator(self.root).is_valid
+        self.known = known_names(self.root) if closed else None
+        """The only arguments that are taken; None: the schema alone decides (A5)."""
+        self.check = check
+        """What the tool's own types refuse beyond the schema."""
+        self.plain = self.known is None and check is None
         self._registry: Any = None
         self._masked: Any = None
         self._subs: dict[str, Any] = {"": self.valid}
@@ -56,6 +74,13 @@ class CompiledSchema:
             valid = self._subs[pointer] = _validator(part, registry=self._registry).is_valid
         return bool(valid(value))
 
+    def refusals(self, value: Any) -> list[tuple[str, str]]:
+        """What is wrong with a value that fits the schema: unknown arguments, or what the tool's types refuse."""
+        if self.known is not None and isinstance(value, dict) and not value.keys() <= self.known:
+            hint = f"known: {', '.join(sorted(self.known))}" if self.known else "none is taken here"
+            return [(f"/{escape(key)}", f"unknown argument; {hint}") for key in value if key not in self.known]
+        return self.check(value) if self.check is not None else []
+
     def errors(self, value: Any) -> list[Any]:
         """jsonschema-rs's own errors, for `_explain`; values never stand in their messages."""
         if self._masked is None:
@@ -65,6 +90,38 @@ class CompiledSchema:
 
 _URI: Final = "urn:callgate:schema"
 _URI_SAFE: Final = "/~!$&'()*+,;=:@"
+
+
+Check = Callable[[Mapping[str, Any]], list[tuple[str, str]]]
+
+
+def known_names(root: Any) -> frozenset[str] | None:
+    """Every argument that a parameters schema names, through references and combiners.
+
+    None if it takes others explicitly: a word about additional or pattern properties that is not a plain no.
+    """
+    names: set[str] = set()
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node is None or not isinstance(node, Mapping) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.get("patternProperties") or any(
+            node.get(word) not in (None, False) for word in ("additionalProperties", "unevaluatedProperties")
+        ):
+            return None
+        properties = node.get("properties")
+        names |= properties.keys() if isinstance(properties, Mapping) else set()
+        ref = node.get("$ref")
+        todo += [follow(ref, root)] if isinstance(ref, str) else []
+        todo += [node.get(word) for word in ("then", "else")]
+        for word in _IN_PLACE:
+            todo += node.get(word) or ()
+        dependent = node.get("dependentSchemas")
+        todo += dependent.values() if isinstance(dependent, Mapping) else ()
+    return frozenset(names)
 
 
 def compile_schema(schema: Schema | bool | CompiledSchema) -> CompiledSchema:

@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from callgate.schema._coerce import escape
-from callgate.schema._look import follow, property_schema, type_of
+from callgate.schema._look import escape, follow, property_schema, type_of
 
 MAX_ERRORS: Final = 20
 """A model mends some errors at a time; a thousand are one."""

@@ -38,6 +38,11 @@ def type_of(value: Any) -> str:
             return "array"
 
 
+def escape(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def follow(ref: str, root: Any) -> Any:
     """The schema a local reference (`#`, `#/a/b`, `#anchor`) leads to, or None."""
     if not ref.startswith("#"):

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from callgate.schema._coerce import escape, fit
+from callgate.schema._coerce import fit
 from callgate.schema._compile import CompiledSchema
 from callgate.schema._explain import explain
+from callgate.schema._look import escape
 from callgate.schema._loose import MAX_DEPTH, CutOff, Unreadable
 from callgate.schema._read import _DECODE, Read, half_characters, read_text
 from callgate.types import Schema
@@ -82,8 +83,10 @@ def _fast(text: str, compiled: CompiledSchema) -> Any:
         return _SLOW
     try:
         value = _DECODE(text)
-        return value if compiled.valid(value) and value is not None else _SLOW
-    except Exception:  # noqa: BLE001 - whatever is wrong, the slow way says it precisely
+        if value is None or not compiled.valid(value) or not (compiled.plain or not compiled.refusals(value)):
+            return _SLOW
+        return value
+    except Exception:  # whatever is wrong, the slow way says it precisely
         return _SLOW
 
 
@@ -122,14 +125,16 @@ def _checked(read: Read, compiled: CompiledSchema, *, survey: bool = True) -> Me
     if survey:
         for pointer, problem in odd_parts(value):
             return Mended("invalid", value, repaired, errors=[(pointer or "", problem)], notes=notes)
-    if compiled.valid(value):
-        return Mended("ok", value, repaired, notes=notes)
-    done = fit(value, compiled)
-    notes += [f"{pointer}: null dropped, the parameter is optional" for pointer in done.dropped]
-    if done.cost and compiled.valid(done.value):
-        return Mended("ok", done.value, repaired, done.coerced, notes=notes)
-    errors = explain(compiled.errors(done.value), done.value, compiled.root)
-    return Mended("invalid", done.value, repaired, done.coerced, errors, notes)
+    coerced: list[str] = []
+    if not compiled.valid(value):
+        done = fit(value, compiled)
+        value, coerced = done.value, done.coerced
+        notes += [f"{pointer}: null dropped, the parameter is optional" for pointer in done.dropped]
+        if not done.cost or not compiled.valid(value):
+            errors = explain(compiled.errors(value), value, compiled.root)
+            return Mended("invalid", value, repaired, coerced, errors, notes)
+    refused = compiled.refusals(value)
+    return Mended("invalid" if refused else "ok", value, repaired, coerced, refused, notes)
 
 
 def _wants_null(compiled: CompiledSchema) -> bool:

@@ -1,0 +1,285 @@
+"""From a function's signature to the JSON Schema of its arguments, and from arguments back to Python values.
+
+One law: what a model may send is all in the schema, and the schema is closed. A parameter that cannot be described is
+an error when the tool is made, never when it is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, get_type_hints
+
+from callgate.errors import ToolError
+from callgate.schema._explain import pointer, show
+from callgate.schema._tidy import tidy
+
+PLAIN: Final = (str, int, float, bool, Any, object, type(None), inspect.Parameter.empty)
+"""Annotations for which fitting the schema is all there is to check."""
+_FIXED: Final = {
+    inspect.Parameter.VAR_POSITIONAL: "*{name} cannot be described; give the model a list parameter instead",
+    inspect.Parameter.VAR_KEYWORD: "**{name} cannot be described; name the parameters, or take one dict",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Description:
+    """What a signature says."""
+
+    summary: str
+    """The docstring without its parameter section."""
+    schema: dict[str, Any]
+    adapters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter name -> pydantic's TypeAdapter."""
+    injected: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter name -> annotation of what the run fills in."""
+    optional: frozenset[str] = frozenset()
+    """Injected parameters with a default."""
+    demanding: frozenset[str] = frozenset()
+    """Parameters whose types say more than their schema (dates, validators, constraints of classes)."""
+    positional: tuple[str, ...] = ()
+    """Parameters that can only be given by position."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter name -> the pydantic Field that stands where its default should."""
+
+    def check(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """What the Python types refuse although the schema took it: (pointer, message)."""
+        errors: list[tuple[str, str]] = []
+        for name in self.demanding & arguments.keys():
+            try:
+                self.adapters[name].validate_python(arguments[name])
+            except Exception as error:  # pydantic's, or a validator's own
+                errors += _errors(name, error)
+        return errors
+
+    def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The Python values. Raises ValueError that names each field which its type refuses."""
+        values: dict[str, Any] = {}
+        errors: list[tuple[str, str]] = []
+        for name, value in arguments.items():
+            adapter = self.adapters.get(name)
+            if adapter is None:
+                errors.append((pointer([name]), "unknown argument"))
+                continue
+            try:
+                values[name] = adapter.validate_python(value)
+            except Exception as error:
+                errors += _errors(name, error)
+        for name, info in self.defaults.items():
+            if name not in arguments:
+                values[name] = info.get_default(call_default_factory=True)
+        if errors:
+            raise ValueError("\n".join(f"{at}: {what}" for at, what in errors))
+        return values
+
+
+def describe(
+    function: Callable[..., Any], *, injected: Callable[[Any], bool] = lambda annotation: False, name: str | None = None
+) -> Description:
+    """The schema and the summary of a callable. Raises ToolError for what cannot be described.
+
+    `injected` tells which annotations the run fills in; those parameters are not in the schema.
+    """
+    label = name or name_of(function)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ToolError(f"tool {label}: {function!r} has no signature that can be read") from error
+    hints = _hints(function, label)
+    summary, texts = _docstring(function)
+    described: dict[str, inspect.Parameter] = {}
+    from_run: dict[str, Any] = {}
+    for parameter in parameters:
+        annotation = hints.get(parameter.name, parameter.annotation)
+        if parameter.kind in _FIXED:
+            raise ToolError(f"tool {label}: {_FIXED[parameter.kind].format(name=parameter.name)}")
+        if injected(annotation):
+            from_run[parameter.name] = annotation
+        elif not (parameter.name in ("self", "cls") and parameter is parameters[0] and parameter.name not in hints):
+            described[parameter.name] = parameter.replace(annotation=annotation)
+    adapters = {p.name: _adapter(p, label) for p in described.values()}
+    return Description(
+        summary=summary,
+        schema=_schema(described, adapters, texts, label),
+        adapters=adapters,
+        injected=from_run,
+        optional=frozenset(p.name for p in parameters if p.name in from_run and p.default is not p.empty),
+        demanding=frozenset(p.name for p in described.values() if not _is_plain(p.annotation)),
+        positional=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY),
+        defaults={
+            p.name: p.default for p in described.values() if _is_field(p.default) and not p.default.is_required()
+        },
+    )
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name that a callable goes by."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is really called: behind partials, and the `__call__` of objects."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return getattr(type(function), "__call__", function)  # noqa: B004 - the method itself is wanted
+
+
+def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
+    target = plain_function(function)
+    target = target.__init__ if inspect.isclass(target) else target
+    try:
+        return _resolved(inspect.unwrap(target))
+    except NameError as error:
+        raise ToolError(
+            f"tool {label}: the annotation {error.name!r} cannot be found where the tool is made"
+        ) from error
+    except Exception as error:
+        raise ToolError(f"tool {label}: its annotations cannot be read: {error}") from error
+
+
+def _resolved(target: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations as types; names that are local to where the tool is made are looked up there."""
+    try:
+        return get_type_hints(target, include_extras=True)
+    except NameError:
+        frame = sys._getframe(2)
+        local: dict[str, Any] = {}
+        while frame is not None:
+            if not str(frame.f_globals.get("__name__", "")).startswith("callgate."):
+                local = {**frame.f_locals, **local}
+            frame = frame.f_back  # type: ignore[assignment]
+        return get_type_hints(target, localns=local, include_extras=True)
+
+
+def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The text of the docstring, and what it says of each parameter (Google, NumPy, Sphinx, Epytext)."""
+    written = function.func if isinstance(function, functools.partial) else function
+    text = inspect.getdoc(written) if inspect.isroutine(written) or inspect.isclass(written) else None
+    text = text or inspect.getdoc(plain_function(written)) or ""
+    if not text:
+        return "", {}
+    parser = _load_docstring_parser()
+    try:
+        parsed = parser.parse(text)
+    except Exception:  # a docstring in no style at all is still a description
+        return text.strip(), {}
+    parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
+    texts = {p.arg_name: " ".join(p.description.split()) for p in parsed.params if p.description}
+    return "\n\n".join(parts), texts
+
+
+def _adapter(parameter: inspect.Parameter, label: str) -> Any:
+    pydantic = _load_pydantic()
+    annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+    if _is_field(parameter.default):
+        annotation = Annotated[annotation, parameter.default]
+    try:
+        return pydantic.TypeAdapter(annotation)
+    except Exception as error:  # pydantic's, or anything a foreign class raises while it is looked at
+        raise ToolError(f"tool {label}: parameter {parameter.name!r}: {_reason(error)}") from error
+
+
+def _is_field(default: Any) -> bool:
+    return isinstance(default, _load_pydantic().fields.FieldInfo)
+
+
+def _reason(error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return f"its type cannot be described as JSON ({first})"
+
+
+def _schema(
+    parameters: Mapping[str, inspect.Parameter], adapters: Mapping[str, Any], texts: Mapping[str, str], label: str
+) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    pydantic = _load_pydantic()
+    try:
+        parts, shared = pydantic.TypeAdapter.json_schemas([(n, "validation", a) for n, a in adapters.items()])
+        definitions = shared.get("$defs", {})
+    except Exception:
+        for name, adapter in adapters.items():
+            try:
+                adapter.json_schema()
+            except Exception as error:
+                raise ToolError(f"tool {label}: parameter {name!r}: {_reason(error)}") from error
+        raise
+    required = []
+    for name, parameter in parameters.items():
+        part = dict(parts[name, "validation"])
+        if name in texts and "description" not in part:
+            part["description"] = texts[name]
+        default, given = _default(parameter, adapters[name])
+        if not given:
+            required.append(name)
+        elif default is not _UNSAYABLE:
+            part["default"] = default
+        properties[name] = part
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+    if definitions:
+        schema["$defs"] = definitions
+    return tidy(schema)
+
+
+_UNSAYABLE: Final = object()
+
+
+def _default(parameter: inspect.Parameter, adapter: Any) -> tuple[Any, bool]:
+    """(the default as JSON or _UNSAYABLE, whether there is one)."""
+    default = parameter.default
+    if default is parameter.empty:
+        return _UNSAYABLE, False
+    if _is_field(default):
+        if default.is_required():
+            return _UNSAYABLE, False
+        default = default.get_default(call_default_factory=True)
+    if default is None:
+        return _UNSAYABLE, True  # "may be left out" says it; a null default makes models send null
+    try:
+        value = adapter.dump_python(default, mode="json", warnings=False)
+        json.dumps(value, allow_nan=False)
+    except Exception:
+        return _UNSAYABLE, True
+    return value, True
+
+
+def _is_plain(annotation: Any) -> bool:
+    try:
+        return annotation in PLAIN
+    except TypeError:  # an annotation that cannot be compared
+        return False
+
+
+def _errors(name: str, error: Exception) -> list[tuple[str, str]]:
+    """An exception of a validation as (pointer, message), without addresses of documentation."""
+    listed = getattr(error, "errors", None)
+    if not callable(listed):
+        return [(pointer([name]), str(error) or type(error).__name__)]
+    rows = []
+    for row in listed(include_url=False, include_context=False, include_input=True):
+        path = [part for part in row["loc"] if isinstance(part, int) or "[" not in part]
+        message = row["msg"][:1].lower() + row["msg"][1:]
+        got = "" if isinstance(row["input"], (dict, list)) else f", got {show(row['input'])}"
+        rows.append((pointer([name, *path]), message + got))
+    return rows
+
+
+def _load_pydantic() -> Any:
+    import pydantic
+    import pydantic.fields
+
+    return pydantic
+
+
+def _load_docstring_parser() -> Any:
+    import docstring_parser
+
+    return docstring_parser
