@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 
 from callgate.errors import ConfigError
 from callgate.formats._calls import arguments as arguments
+from callgate.formats._ends import error_text as error_text
 from callgate.types import Delta, Request, ToolCall
 from callgate.wire import NDJSON, SSE, Record
 

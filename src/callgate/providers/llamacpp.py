@@ -1,0 +1,275 @@
+"""llama.cpp in this process: the embedded model, or any GGUF file.
+
+One law: leaving the stream stops the engine within a token, and no thread outlives it.
+
+The engine is xllamacpp, the extra `callgate[local]`. Engines are shared: two agents on one file load it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from callgate.errors import BadRequest, ConfigError, ProtocolBroken, ProviderError
+from callgate.formats import openai as api
+from callgate.protocols._steps import Score, Scores
+from callgate.providers._failures import error_of
+from callgate.providers._gguf import metadata
+from callgate.types import Delta, Message, ModelInfo, Request
+
+MAX_TOKENS = 512
+"""Tokens of an answer unless `max_tokens` says otherwise: a small model that loops must end."""
+MAX_CONTEXT = 8192
+"""Tokens of context unless `context` says otherwise; the cache takes 24 KB a token for the embedded model."""
+
+
+def open(name: str, **options: Any) -> LlamaCpp:  # noqa: A001 - the room's verb: providers.open("local")
+    """The embedded model, or the GGUF file `name`."""
+    return LlamaCpp(Path(name) if name else None, **options)
+
+
+@dataclass(slots=True, frozen=True)
+class _Setup:
+    path: str
+    context: int
+    threads: int
+    slots: int
+
+
+class LlamaCpp:
+    """The provider behind "local" and "llamacpp:FILE.gguf"."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        context: int | None = None,
+        threads: int | None = None,
+        slots: int = 1,
+        dialect: str | None = None,
+    ) -> None:
+        """`slots`: requests that run at once; further ones wait."""
+        if path is None:
+            from callgate.providers import _weights
+
+            path = _weights.path()
+        elif not path.is_file():
+            raise ConfigError(f"{path}: no such file; give the path of a GGUF file")
+        self.name = "local"
+        self.model = path.stem
+        self._head = metadata(path)
+        architecture = self._head.get("general.architecture", "llama")
+        trained = int(self._head.get(f"{architecture}.context_length", MAX_CONTEXT))
+        self._context = context or min(trained, MAX_CONTEXT)
+        self._setup = _Setup(str(path), self._context * slots, threads or _threads(), slots)
+        self._dialect = dialect
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[list[Delta]]]:
+        """The deltas of one answer."""
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncIterator[AsyncIterator[list[Delta]]]:
+        engine = await asyncio.to_thread(_engine, self._setup)
+        body = _body(request, self.model)
+        job = _Job(lambda callback: engine.handle_chat_completions(body, callback))
+        try:
+            first = await job.next()
+            for value in first:
+                if error := error_of(value, provider=self.name, model=self.model):
+                    raise error
+            yield self._deltas(first, job, request)
+        finally:
+            await job.stop()
+
+    async def _deltas(self, first: list[dict[str, Any]], job: _Job, request: Request) -> AsyncIterator[list[Delta]]:
+        loader = api.Loader(tools=tuple(tool.name for tool in request.tools))
+        values = first
+        while values:
+            if deltas := [delta for value in values for delta in loader.take(value)]:
+                yield deltas
+            try:
+                values = await job.next()
+            except ProviderError as error:
+                yield loader.fail(str(error))
+                return
+        yield loader.finish()
+
+    async def info(self) -> ModelInfo:
+        """What the file says; tools only if its chat template knows them."""
+        template = self._head.get("tokenizer.chat_template")
+        template = template if isinstance(template, str) else None
+        abilities = {"schema", "logprobs"}
+        if template and "tools" in template:
+            abilities.add("tools")
+        if template and "enable_thinking" in template:
+            abilities.add("thinking")
+        name = str(self._head.get("general.name") or self.model)
+        return ModelInfo(
+            self.model, self.name, frozenset(abilities), template, self._dialect, self._context, {"name": name}
+        )
+
+    async def score(self, request: Score) -> Scores:
+        """The mean log-probability a token of each candidate after each prompt.
+
+        The grammar lets the model write nothing but the candidate; the log-probabilities are those from before the
+        grammar, so they say how likely the model was to write it by itself.
+        """
+        engine = await asyncio.to_thread(_engine, self._setup)
+        rows: list[tuple[float, ...]] = []
+        for prompt in request.prompts:
+            row = [await self._score(engine, prompt, candidate) for candidate in request.candidates]
+            rows.append(tuple(row))
+        return Scores(tuple(rows))
+
+    async def _score(self, engine: Any, prompt: tuple[Message, ...], candidate: str) -> float:
+        if not candidate:
+            raise ConfigError("Score: a candidate must not be empty")
+        body = _body(Request(prompt, stream=False), self.model) | {
+            "grammar": f"root ::= {json.dumps(candidate, ensure_ascii=False)}",
+            "logprobs": True,
+            "top_logprobs": 1,
+            "temperature": 0.0,
+            "max_tokens": 4 * len(candidate.encode()) + 8,
+            "cache_prompt": True,
+        }
+        job = _Job(lambda callback: engine.handle_chat_completions(body, callback))
+        try:
+            values = await job.next()
+        finally:
+            await job.stop()
+        for value in values:
+            if error := error_of(value, provider=self.name, model=self.model):
+                raise error
+            tokens: list[float] = [
+                token["logprob"] for token in value["choices"][0]["logprobs"]["content"] if token.get("bytes")
+            ]
+            if tokens:
+                return sum(tokens) / len(tokens)
+        raise ProtocolBroken("local: the engine gave no log-probabilities", provider=self.name)
+
+    async def aclose(self) -> None:
+        """Nothing to give back: the engine is shared and stays for the next one."""
+
+
+class _Job:
+    """One call into the engine, on a thread of its own; what it says comes out of `next`, in lists.
+
+    Theory of operation. The engine calls back from its thread with one value at a time; a true answer stops it.
+    1. Values go to the loop by `call_soon_threadsafe` and wait in a list; `next` takes all that are there.
+    2. The end of the call wakes `next`, which then gives [] (or raises what the engine raised).
+    3. `stop` makes the next callback answer true, and waits for the thread, but never long: an engine that is still
+       reading its prompt does not look up.
+    """
+
+    def __init__(self, call: Callable[[Callable[[Any], bool]], Any]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._values: list[dict[str, Any]] = []
+        self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._error: Exception | None = None
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, args=(call,), name="callgate-llamacpp")
+        self._thread.start()
+
+    def _run(self, call: Callable[[Callable[[Any], bool]], Any]) -> None:
+        error: Exception | None = None
+        try:
+            call(self._callback)
+        except Exception as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody listens
+            self._loop.call_soon_threadsafe(self._end, error)
+
+    def _callback(self, value: Any) -> bool:
+        if self._stopped:
+            return True
+        try:
+            self._loop.call_soon_threadsafe(self._put, value)
+        except RuntimeError:
+            return True
+        return False
+
+    def _put(self, value: Any) -> None:
+        self._values.extend(value if isinstance(value, list) else [value])
+        self._wake.set()
+
+    def _end(self, error: Exception | None) -> None:
+        self._error = error
+        self._ended.set()
+        self._wake.set()
+
+    async def next(self) -> list[dict[str, Any]]:
+        """All values that are there, at least one; [] at the end."""
+        if not self._values and not self._ended.is_set():
+            await self._wake.wait()
+        self._wake.clear()
+        values, self._values = self._values, []
+        if not values and self._error is not None:
+            error, self._error = self._error, None
+            if isinstance(error, (ValueError, TypeError, RuntimeError)):
+                raise BadRequest(f"local: the engine did not accept the request: {error}", provider="local") from error
+            raise error
+        return values
+
+    async def stop(self) -> None:
+        """Rule 3."""
+        self._stopped = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), 2.0)
+
+
+_LOCK = threading.Lock()
+_ENGINES: dict[_Setup, Any] = {}
+
+
+def _engine(setup: _Setup) -> Any:
+    """The engine of this file; loaded once (half a second for the embedded model)."""
+    with _LOCK:
+        if setup not in _ENGINES:
+            _ENGINES[setup] = _load(setup)
+        return _ENGINES[setup]
+
+
+def _load(setup: _Setup) -> Any:
+    try:
+        engine: Any = import_module("xllamacpp")
+    except ImportError as error:
+        raise ConfigError("the embedded engine is not installed: pip install 'callgate[local]'") from error
+    params = engine.CommonParams()
+    params.model.path = setup.path
+    params.n_ctx = setup.context
+    params.n_parallel = setup.slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = setup.threads
+    params.warmup = False
+    params.verbosity = -1
+    # The engine always listens on a loopback port too: let nobody in.
+    params.api_keys = [secrets.token_urlsafe(32)]
+    params.ui = False
+    params.endpoint_slots = False
+    try:
+        return engine.Server(params)
+    except Exception as error:
+        raise ConfigError(f"{setup.path}: the engine cannot load it: {error}") from error
+
+
+def _threads() -> int:
+    """All cores but one: with all of them the engine collapses as soon as anything else runs."""
+    return 1 if os.environ.get("CI") == "true" else max(1, (os.cpu_count() or 1) - 1)
+
+
+def _body(request: Request, model: str) -> dict[str, Any]:
+    body = api.build(request, model)
+    body.setdefault("max_tokens", MAX_TOKENS)
+    body.setdefault("temperature", 0.0)  # small models write better calls without dice; options override it
+    body.setdefault("dry_multiplier", 0.8)  # ... and then repeat a phrase for ever, which this sampler ends
+    return body
