@@ -91,8 +91,8 @@ _TEMPLATES: Final = (
     _Marks("react", ("Action Input:",)),
 )
 
-# Names come as Ollama tags, repository ids, GGUF and template files. They are compared in lower case, with "-" for every
-# "_", "/", ":" and blank; each row is a regular expression that may begin at any word of the name.
+# Names come as Ollama tags, repository ids, GGUF and template files. They are compared in lower case, with "-" for
+# every "_", "/", ":" and blank; each row is a regular expression that may begin at any word of the name.
 _NAMES: Final = (
     # Families that carry another family's name: first.
     ("deepseek_v3", r"deepseek-r1|r1-distill|cogito"),
@@ -173,8 +173,8 @@ _NAMES: Final = (
 )
 
 _SEPARATORS: Final = re.compile(r"[\s_/:\\]+")
-# A version is not followed by more of a number: "glm-4.55" is not "glm-4.5", and "granite-34b" is not Granite 3.
-_BY_NAME: Final = tuple((name, re.compile(rf"(?<![a-z0-9])(?:{pattern})(?!\d)")) for name, pattern in _NAMES)
+# A version does not end inside a number: "granite-34b" is not Granite 3.
+_BY_NAME: Final = tuple((name, re.compile(rf"(?<![a-z0-9])(?:{pattern})(?!(?<=\d)\d)")) for name, pattern in _NAMES)
 
 
 def detect(*, chat_template: str | None = None, model_name: str | None = None) -> str | None:
