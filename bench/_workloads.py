@@ -16,7 +16,7 @@ Call = tuple[str, dict[str, Any]]
 
 PROSE = (
     "北京今天多云，气温在十八到二十五度之间，适合外出散步。I checked the forecast for the whole week and it stays dry "
-    "until Friday, so the picnic can take place as planned.\n如果周末下雨，我们可以改去博物馆；门票需要提前预约，学生半价。"
+    "until Friday, so the picnic can take place.\n如果周末下雨，我们可以改去博物馆；门票需要提前预约，学生半价。"
     "The museum opens at nine, and the number 4 bus stops right in front of it.\n"
 )
 TOOLS = (
