@@ -1,0 +1,44 @@
+"""Parcels: a look-up in a small SQLite file of invented demo data, `parcels.sqlite`, made from `parcels.sql`.
+
+One law: the file is opened for reading only, and every answer carries its label.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from callgate.errors import NotFound
+from callgate.tools import tool
+
+FILE = Path(__file__).with_name("parcels.sqlite")
+SOURCE = Path(__file__).with_name("parcels.sql")
+
+
+@tool(effect="read", timeout=5)
+def find_parcel(number: str) -> dict[str, str]:
+    """Where a parcel is (demo data).
+
+    Args:
+        number: The parcel's number, such as "P-1001".
+    """
+    wanted = number.strip().upper().removeprefix("#")
+    if wanted.isdigit():
+        wanted = f"P-{wanted}"
+    with closing(sqlite3.connect(f"{FILE.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        database.row_factory = sqlite3.Row
+        row = database.execute("SELECT * FROM parcels WHERE number = ?", (wanted,)).fetchone()
+        if row is None:
+            known = ", ".join(number for (number,) in database.execute("SELECT number FROM parcels ORDER BY number"))
+            raise NotFound(f"no parcel {number!r} in the demo data; there are {known}")
+        (label,) = database.execute("SELECT label FROM about").fetchone()
+    return {**dict(row), "source": label}
+
+
+def build(target: Path = FILE) -> None:
+    """Writes the SQLite file anew from its source."""
+    target.unlink(missing_ok=True)
+    with closing(sqlite3.connect(target)) as database:
+        database.executescript(SOURCE.read_text("utf-8"))
+        database.execute("VACUUM")
