@@ -4,7 +4,8 @@ One law: nothing but the secret is changed, and masking twice is masking once.
 
 Two rules. A field whose *name* says that it holds a secret is masked whole (`password`, `api_key`, `authorization` …);
 names are compared without case and separators. Inside any text, what *looks* like a secret is masked (keys with a known
-prefix, bearer tokens, private keys, passwords in addresses, `password=…`). More names and patterns are a setting.
+prefix, bearer tokens, private keys, passwords in addresses, `password=…`); JSON in a text stays JSON. More names and
+patterns are a setting.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ _LOOKS: tuple[str, ...] = (
     r"\bAIza[A-Za-z0-9_\-]{30,}",  # Google
     r"\bhf_[A-Za-z0-9]{20,}",
     r"\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+",  # JSON web tokens
-    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^\"'<]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|(?=[\"'<])|\Z)",
 )
-_KEPT: tuple[str, ...] = (  # what comes before the secret stays: group 1
-    r"(\bbearer\s+)[A-Za-z0-9_\-.~+/=]{12,}",
-    r"(\bbasic\s+)[A-Za-z0-9+/=]{16,}",
-    r"(\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}(?=@)",  # a password in an address
-    r"((?:\b|_)(?:password|passwd|pwd|secret|api[_\-]?key|access[_\-]?token|auth[_\-]?token)\b[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
-    r"(?!\[masked\])[^\s\"'&,;]{3,}",
+_NAMED = r"(?:\b|_)(?:password|passwd|pwd|secret|api[_\-]?key|access[_\-]?token|auth[_\-]?token)"
+_VALUE = r"(?!\[masked\])[^\s\"'&,;\\{}\[\]()<>]{3,}"
+_KEPT: tuple[str, ...] = (  # what comes before the secret stays: the group
+    r"(\bbearer\s+)(?=[^\s\"']*\d)[A-Za-z0-9_\-.~+/=]{12,}",
+    r"(\bbasic\s+)(?=[^\s\"']*[\d=])[A-Za-z0-9+/]{15,}={0,2}",
+    r"(\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@\"'<>]{0,100}:)(?!\[masked\])[^\s/@\"'<>{}\\,]{1,200}(?=@)",  # in an address
+    rf"({_NAMED}\s{{0,3}}[=:]\s{{0,3}}[\"']?){_VALUE}",
+    rf"({_NAMED}\\?[\"']\s{{0,3}}:\s{{0,3}}\\?[\"']){_VALUE}",  # in JSON: only a string, so that it stays JSON
 )
 
 

@@ -22,15 +22,17 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, TypeAlias
 
-from callgate.errors import NoEffect, UpstreamError
+from callgate.errors import UpstreamError
 from callgate.events import CallProgress, CallStarted
+from callgate.executor import _lookup as lookup
 from callgate.executor._life import LOGGER, Ground, Life, NeverBegan, TooManyHung
-from callgate.executor._outcomes import Outcome, Raised, Returned, message_of, not_started, result_of, single, unknown
+from callgate.executor._outcomes import Outcome, Raised, message_of, not_started, result_of, single, unknown
+from callgate.executor._processes import check_findable
 from callgate.executor._threads import SHARED, Threads
 from callgate.keys import idempotency_key
 from callgate.masking import is_masked
-from callgate.tools import Tool, Toolbox
-from callgate.types import Principal, ToolCall, ToolResult, ToolSpec
+from callgate.tools import Tool, Toolbox, ToolContext
+from callgate.types import EMPTY, Principal, ToolCall, ToolResult, ToolSpec
 
 __all__ = ["Executor", "Threads", "plan"]
 
@@ -78,6 +80,9 @@ class Executor:
         self.grace = grace
         self.max_result = max_result
         self.threads = threads or SHARED
+        for tool in toolbox:
+            if tool.spec.process:
+                check_findable(tool)
 
     @property
     def abandoned(self) -> int:
@@ -96,6 +101,7 @@ class Executor:
         on_late: Callable[[ToolCall, ToolResult], None] | None = None,
         cancel: asyncio.Event | None = None,
         key: Callable[[ToolCall], str] | None = None,
+        extra: Mapping[str, Any] = EMPTY,
     ) -> list[Timed]:
         """Runs the calls; (result, seconds or None) for each, in their order.
 
@@ -103,7 +109,7 @@ class Executor:
         starts; an exception from it means that nothing is started any more. `after(call, result, seconds)` is awaited
         for every call as it ends. `on_late` is told what an abandoned write came to after all. `cancel` stops the
         batch in the three grades and lets it give its results; cancelling the task does the same, and then raises
-        CancelledError, when `after` has seen every call.
+        CancelledError, when `after` has seen every call. `key` gives other idempotency keys; `extra` is for injection.
         """
         hooks = _Hooks(
             on_event or (lambda event: None),
@@ -112,7 +118,7 @@ class Executor:
             on_late,
             key or (lambda call: idempotency_key(run_id, call.id)),
         )
-        batch = _Batch(self, run_id, principal, hooks)
+        batch = _Batch(self, _Caller(run_id, principal, extra), hooks)
         work = asyncio.get_running_loop().create_task(batch.run(calls))
         watch = asyncio.get_running_loop().create_task(_watch(cancel, batch)) if cancel is not None else None
         cancelled = False
@@ -134,62 +140,47 @@ class Executor:
         return results
 
     async def look_up(
-        self, call: ToolCall, *, run_id: str = "", principal: Principal | None = None, key: str | None = None
+        self,
+        call: ToolCall,
+        *,
+        run_id: str = "",
+        principal: Principal | None = None,
+        key: str | None = None,
+        extra: Mapping[str, Any] = EMPTY,
     ) -> ToolResult | None:
         """What the tool's `lookup` says of a write whose outcome is unknown; None if it has none or does not know.
 
-        `lookup(key, arguments)` returns the result if the write took effect, raises `NoEffect` if it certainly did
-        not and never will, and returns None (or raises anything else) if that is still open.
+        `key` is the idempotency key that the write was started with (that of run and call, if not given).
         """
         tool = self.toolbox.get(call.name)
         if tool is None or tool.lookup is None:
             return None
-        outcome = await self._ask_lookup(tool, call, key or idempotency_key(run_id, call.id))
-        limit = tool.spec.max_result or self.max_result
-        match outcome:
-            case Returned(value) if value is not None:
-                return result_of(call, tool.spec, outcome, limit=limit)
-            case Raised(error) if isinstance(single(error), NoEffect):
-                return result_of(call, tool.spec, outcome, limit=limit)
-            case Raised(error):
-                LOGGER.warning("lookup of %s: %s: %s", call.name, type(error).__name__, message_of(error))
-            case _:
-                pass
-        return None
-
-    async def _ask_lookup(self, tool: Tool, call: ToolCall, key: str) -> Outcome | None:
-        """Runs the lookup under the tool's own deadline; it may be sync or async."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Outcome] = loop.create_future()
+        context = ToolContext(
+            principal=principal,
+            run_id=run_id,
+            call_id=call.id,
+            idempotency_key=key or idempotency_key(run_id, call.id),
+            logger=LOGGER.getChild(tool.name),
+            extra=extra,
+        )
         seconds = tool.spec.timeout or self.timeout
-        lookup: Any = tool.lookup
-
-        def done(value: Any, error: BaseException | None) -> None:
-            def arrived() -> None:
-                if not ended.done():
-                    ended.set_result(Returned(value) if error is None else Raised(error))
-
-            loop.call_soon_threadsafe(arrived)
-
-        job = self.threads.start(lambda: lookup(key, dict(call.arguments)), done)
-        if job is None:
-            return None
-        await asyncio.wait({ended}, timeout=seconds)
-        if not ended.done():
-            job.withdraw() or job.abandon()
-            return None
-        outcome = ended.result()
-        if isinstance(outcome, Returned) and asyncio.iscoroutine(outcome.value):
-            try:
-                return Returned(await asyncio.wait_for(outcome.value, seconds))
-            except Exception as error:
-                return Raised(error)
-        return outcome
+        outcome = await lookup.ask(tool, call, context, threads=self.threads, seconds=seconds)
+        limit = tool.spec.max_result or self.max_result
+        return None if outcome is None else result_of(call, tool.spec, outcome, limit=limit)
 
 
 async def _watch(cancel: asyncio.Event, batch: _Batch) -> None:
     await cancel.wait()
     batch.cancel()
+
+
+@dataclass(slots=True, frozen=True)
+class _Caller:
+    """On whose behalf a batch runs."""
+
+    run_id: str
+    principal: Principal | None
+    extra: Mapping[str, Any]
 
 
 @dataclass(slots=True, frozen=True)
@@ -206,13 +197,14 @@ class _Hooks:
 class _Batch:
     """The calls of one `execute`."""
 
-    def __init__(self, executor: Executor, run_id: str, principal: Principal | None, hooks: _Hooks) -> None:
+    def __init__(self, executor: Executor, caller: _Caller, hooks: _Hooks) -> None:
         self.propagate: BaseException | None = None
         """A KeyboardInterrupt or SystemExit from a tool: passed on when every call has its result."""
         self._executor = executor
+        self._caller = caller
         self._hooks = hooks
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ground = Ground(executor.threads, stop, executor.grace, run_id, principal, hooks.on_event)
+        self._ground = Ground(executor.threads, stop, executor.grace, hooks.on_event)
         self._room = asyncio.Semaphore(executor.max_parallel)
         self._why = "the run was cancelled"
 
@@ -264,6 +256,8 @@ class _Batch:
             return not_started(call, self._why)
         if tool is None:
             return ToolResult(call.id, "unknown_tool", f"unknown tool {call.name!r}")
+        if tool.function is None:
+            return not_started(call, "there is only a description of it here, and no function")
         if is_masked(call.arguments):
             return not_started(call, "its arguments contain a masked secret, so they are not what was asked for")
         if tool.spec.effect != "write" or self._hooks.before_write is None:
@@ -277,7 +271,16 @@ class _Batch:
     async def _started(self, call: ToolCall, tool: Tool) -> ToolResult:
         spec = tool.spec
         limit = spec.max_result or self._executor.max_result
-        life = Life(self._ground, tool, call, key=self._hooks.key(call), timeout=spec.timeout or self._executor.timeout)
+        key = self._hooks.key(call)
+        context = ToolContext(
+            principal=self._caller.principal,
+            run_id=self._caller.run_id,
+            call_id=call.id,
+            idempotency_key=key,
+            logger=LOGGER.getChild(tool.name),
+            extra=self._caller.extra,
+        )
+        life = Life(self._ground, tool, call, context=context, timeout=spec.timeout or self._executor.timeout)
         life.late = lambda outcome: self._late(call, spec, outcome, limit)
         try:
             outcome = await self._attempts(life, spec, call)
@@ -290,7 +293,9 @@ class _Batch:
             self.cancel("the program is being stopped")
         result = result_of(call, spec, outcome, limit=limit)
         if result.status == "unknown_outcome":
-            return await self._executor.look_up(call, key=self._hooks.key(call)) or result
+            c = self._caller
+            found = await self._executor.look_up(call, run_id=c.run_id, principal=c.principal, key=key, extra=c.extra)
+            return found or result
         return result
 
     async def _attempts(self, life: Life, spec: ToolSpec, call: ToolCall) -> Outcome:

@@ -13,7 +13,7 @@ import contextvars
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -22,7 +22,7 @@ from callgate.executor._outcomes import Outcome, Raised, Refused, Returned, Stop
 from callgate.executor._processes import run_in_process
 from callgate.executor._threads import Threads
 from callgate.tools import Tool, ToolContext
-from callgate.types import Principal, ToolCall
+from callgate.types import ToolCall
 
 LOGGER = logging.getLogger("callgate.executor")
 
@@ -43,8 +43,6 @@ class Ground:
     stop: asyncio.Future[None]
     """Done when the run is cancelled."""
     grace: float
-    run_id: str
-    principal: Principal | None
     on_event: Callable[[Any], None]
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     """Abandoned tasks, kept from the garbage collector until they end."""
@@ -53,13 +51,13 @@ class Ground:
 class Life:
     """One call of a tool, started at most once by `attempt` each."""
 
-    def __init__(self, ground: Ground, tool: Tool, call: ToolCall, *, key: str, timeout: float) -> None:
+    def __init__(self, ground: Ground, tool: Tool, call: ToolCall, *, context: ToolContext, timeout: float) -> None:
         self.late: Callable[[Outcome], None] | None = None
         """Told what an abandoned call came to after all."""
         self._ground = ground
         self._tool = tool
         self._call = call
-        self._key = key
+        self._context = replace(context, cancelled=lambda: self._cancelled, report=self._report)
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
@@ -67,23 +65,14 @@ class Life:
 
     async def attempt(self) -> Outcome:
         """Runs the tool once. Raises `TooManyHung` or `NeverBegan` if it was certainly not begun."""
-        self._cancelled = False
-        context = ToolContext(
-            principal=self._ground.principal,
-            run_id=self._ground.run_id,
-            call_id=self._call.id,
-            idempotency_key=self._key,
-            cancelled=lambda: self._cancelled,
-            report=self._report,
-            logger=LOGGER.getChild(self._tool.name),
-        )
+        self._cancelled = self._over = False
         try:
-            work = self._tool.prepare(self._call.arguments, context)
+            work = self._tool.prepare(self._call.arguments, self._context)
         except Exception as error:  # arguments that the tool's own types refuse: nothing was begun
             return Refused(error)
         try:
             if self._tool.spec.process:
-                return await self._in_task(self._process(context))
+                return await self._in_task(self._process())
             if self._tool.kind in ("async", "async_generator"):
                 return await self._in_task(self._async(work))
             return await self._in_thread(work)
@@ -189,13 +178,14 @@ class Life:
                 await close()
         return last
 
-    async def _process(self, context: ToolContext) -> Any:
-        return await run_in_process(self._tool, self._call.arguments, context, self._report)
+    async def _process(self) -> Any:
+        return await run_in_process(self._tool, self._call.arguments, self._context, self._report)
 
     # --- both -----------------------------------------------------------------------------------------------------
 
     async def _wait(self, ended: asyncio.Future[Outcome], seconds: float) -> None:
-        await asyncio.wait({ended, self._ground.stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {ended, self._ground.stop}
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     def _ended_without_value(self, *, stopped: bool | None = None) -> Outcome:
         stopped = self._ground.stop.done() if stopped is None else stopped

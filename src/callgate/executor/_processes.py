@@ -44,7 +44,8 @@ async def run_in_process(
         start_new_session=True,
     )
     try:
-        assert child.stdin is not None and child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
         child.stdin.write(json.dumps(_order(tool, arguments, context)).encode("ascii") + b"\n")
         with suppress(ConnectionError):
             await child.stdin.drain()
@@ -59,11 +60,22 @@ async def run_in_process(
         raise ProcessDied(f"its process ended with status {await child.wait()} and no result")
     finally:
         _kill(child)
+        if child.stdin is not None:
+            child.stdin.close()
         await asyncio.shield(child.wait())
 
 
+def check_findable(tool: Tool) -> None:
+    """Raises ToolError for a tool that another process could not find again."""
+    name = getattr(tool.function, "__qualname__", None)
+    if name is None or "<" in name or getattr(tool.function, "__module__", None) is None:
+        raise errors.ToolError(
+            f"tool {tool.name}: process=True needs a plain function at the top of a module, not a method or a closure"
+        )
+
+
 def _order(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-    function = tool.function
+    function: Any = tool.function
     main = sys.modules.get("__main__")
     principal = context.principal
     return {

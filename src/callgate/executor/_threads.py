@@ -1,7 +1,7 @@
 """Threads for sync tools: started on demand, reused, and given up when they hang.
 
-One law: nobody ever waits for a thread that hangs. An abandoned thread gives its place free at once and is counted until
-it ends; above `max_abandoned` of them nothing more is started, since each may still hold memory, locks or a connection.
+One law: nobody ever waits for a thread that hangs. An abandoned thread frees its place at once and is counted until it
+ends; above `max_abandoned` of them nothing more is started, since each may still hold memory, locks or a connection.
 
 Threads are daemons: a hanging tool must not keep the process from ending.
 """

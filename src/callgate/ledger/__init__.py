@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from callgate.errors import ConfigError
+from callgate.keys import arguments_hash, idempotency_key
 from callgate.ledger._entries import (
     KINDS,
     NO_EFFECT,
@@ -37,7 +38,6 @@ from callgate.ledger._entries import (
 )
 from callgate.ledger._folding import writes_of
 from callgate.ledger._holding import Hold
-from callgate.keys import arguments_hash, idempotency_key
 from callgate.masking import Masking
 from callgate.types import Entry, ToolResult
 

@@ -47,8 +47,8 @@ class Fold:
         data = line.data
         match line.kind:
             case "run_started":
-                self.model, self.prompt = str(data.get("model") or ""), prompt_of(data)
-                self.principal, self.reason = principal_of(data), None
+                self.model, self.principal, self.reason = str(data.get("model") or ""), principal_of(data), None
+                self.prompt = prompt_of(data) or self.prompt  # a resumption has none
             case "run_finished":
                 self.reason = str(data.get("reason"))
             case "message":

@@ -53,6 +53,7 @@ class Store:
         kept = self._kept(run_id)
         if fence is not None and fence != kept.fence:
             raise RunBusy(f"run {run_id}: taken over by {_owners.describe(kept.owner or 'another owner')}")
+        _refuse_twice(kept.fold, lines)
         out = []
         for line in lines:
             seq = len(kept.lines) + 1
@@ -197,3 +198,20 @@ class Store:
     async def aclose(self) -> None:
         """See `Ledger.aclose`."""
         self._closed = True
+
+
+def _refuse_twice(fold: Fold, lines: Sequence[Line]) -> None:
+    """What the tables of the other stores refuse by their keys."""
+    started, ended = set(fold.writes), set(fold.results)
+    for line in lines:
+        call_id = str(line.data.get("call_id"))
+        if line.kind == "call_intent":
+            if call_id in started:
+                raise LedgerError(f"call {call_id}: this write was started before; it is not started again")
+            started.add(call_id)
+        elif line.kind == "call_result":
+            if call_id in ended:
+                raise LedgerError(f"call {call_id}: this call has a result already")
+            ended.add(call_id)
+        elif line.kind == "call_settled" and call_id not in started:
+            raise LedgerError(f"call {call_id}: no write was started for it, so there is nothing to settle")
