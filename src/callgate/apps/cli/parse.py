@@ -1,0 +1,162 @@
+"""Read a model's raw output, from a file or stdin, and print the reply as JSON.
+
+One law: what is printed does not depend on how the input arrives, and a line that cannot be read is never a traceback.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from callgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+    from callgate.types import Delta, Reply
+
+BLOCK = 1 << 16
+"""Bytes read at once: far more than a pipe hands over, far less than a recording holds."""
+
+
+@click.command()
+@click.argument("file", default="-")
+@click.option("--dialect", metavar="NAME|auto", help="How calls are written. Default: auto; with --wire, none.")
+@click.option("--wire", type=click.Choice(["openai", "ollama"]), help="The input is the body of this API's answer.")
+@click.option("--tools", metavar="FILE", help="The tools the model was given, as a JSON list.")
+@click.option("--model", metavar="NAME", help="Choose the dialect by the model's name.")
+@click.option("--template", metavar="FILE", help="Choose the dialect by the text of the model's chat template.")
+@click.option("--prompt-tail", metavar="TEXT", default="", help="The end of the prompt, such as '<think>\\n'.")
+@click.option("--chunks", metavar="N", type=click.IntRange(min=1), help="Characters (with --wire bytes) at a time.")
+@click.option("--events", is_flag=True, help="Print each delta as it becomes certain, one JSON object a line.")
+def command(
+    file: str,
+    *,
+    dialect: str | None,
+    wire: str | None,
+    tools: str | None,
+    model: str | None,
+    template: str | None,
+    prompt_tail: str,
+    chunks: int | None,
+    events: bool,
+) -> None:
+    """Read a model's raw output from FILE (default: stdin) and print the reply as JSON.
+
+    \b
+    callgate parse --dialect hermes answer.txt
+    callgate parse --wire ollama --dialect auto --events recording.ndjson
+    """
+    from callgate.reply import Reader
+
+    if dialect is None and (wire is None or model or template):
+        dialect = "auto"
+    if dialect == "auto" and (model or template):
+        dialect = _detected(model, template)
+    reader = Reader(
+        dialect, wire=wire, tools=_tools(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
+    )
+    for piece in _pieces(file, binary=wire is not None, size=chunks):
+        _print_events(reader.feed(piece), events)
+    _print_events(reader.finish(), events)
+    if not events:
+        click.echo(_json(_reply(reader.reply), indent=2))
+
+
+def _detected(model: str | None, template: str | None) -> str:
+    from callgate.dialects import detect
+
+    text = _read_text(template, "--template") if template else None
+    return detect(chat_template=text, model_name=model) or "auto"
+
+
+def _tools(path: str) -> list[Any]:
+    try:
+        data = json.loads(_read_text(path, "--tools"))
+    except ValueError as error:
+        raise ConfigError(f"--tools: {path}: not JSON: {error}") from error
+    tools = data.get("tools", [data]) if isinstance(data, dict) else data
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ConfigError(f'--tools: {path}: expected a list of tools, or {{"tools": […]}}')
+    return tools
+
+
+def _read_text(path: str, option: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option}: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option}: {path}: not UTF-8 text (byte {error.start})") from error
+
+
+def _pieces(file: str, *, binary: bool, size: int | None) -> Iterator[str | bytes]:
+    """The input as it comes, or cut into pieces of `size`."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    done = 0
+    for block in _blocks(file):
+        try:
+            piece: str | bytes = block if binary else decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            place = done + error.start - len(decoder.getstate()[0])
+            raise ConfigError(f"{_name(file)}: not UTF-8 text (byte {place}); for an API's body give --wire") from error
+        done += len(block)
+        if size is None:
+            yield piece
+        else:
+            yield from (piece[start : start + size] for start in range(0, len(piece), size))
+
+
+def _blocks(file: str) -> Iterator[bytes]:
+    """The bytes of the file or stdin as they come, and b"" at the end."""
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as stream:
+            while block := cast("BufferedReader", stream).read1(BLOCK):
+                yield block
+    except OSError as error:
+        raise ConfigError(f"{_name(file)}: {error.strerror}") from error
+    yield b""
+
+
+def _name(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
+def _print_events(deltas: list[Delta], wanted: bool) -> None:
+    from callgate.events import dump_event
+
+    if wanted:
+        for delta in deltas:
+            click.echo(_json(dump_event(delta)))
+
+
+def _reply(reply: Reply) -> dict[str, Any]:
+    from callgate.events import dump_event
+
+    def dumped(calls: Iterable[Any]) -> list[dict[str, Any]]:
+        return [{key: value for key, value in dump_event(call).items() if key != "type"} for call in calls]
+
+    data = {field.name: getattr(reply, field.name) for field in fields(reply)}
+    return data | {
+        "calls": dumped(reply.calls),
+        "incomplete": dumped(reply.incomplete),
+        "usage": dict(reply.usage) if reply.usage is not None else None,
+        "other_choices": {str(choice): dumped(calls) for choice, calls in reply.other_choices.items()},
+    }
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which a model can write, has no UTF-8: escape it again
+        return json.dumps(value, indent=indent)
+    return text
