@@ -1,7 +1,7 @@
 """The same chat loop on a `Reader`: it knows the dialect, JSON strings and the arguments while they are written.
 
 It prints "response" while the model talks and "tool calling" while it writes a call, and keeps the arguments so far as
-Python values. Compare `separate.py`: here a closing tag inside a string is part of the string, each chunk costs the same
+Python values. Compare `separate.py`: here a closing tag inside a string is part of the string, a chunk costs the same
 however long the answer is, and a call that is cut off never counts. Runs offline:
 
     python examples/reader.py
