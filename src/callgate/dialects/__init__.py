@@ -1,0 +1,55 @@
+"""How model families write reasoning and calls in text, and the one reader of all of them.
+
+One law: the same text gives the same deltas however it was cut; nothing is lost, nothing invented.
+
+To add a dialect: put it into the file of its family (or a new file with a `DIALECTS` tuple), as data in the words of
+`_spec.py`, and its facts and cases into tests/conformance. Nothing else needs to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from callgate.dialects._reader import Reader as Reader
+from callgate.dialects._spec import Dialect as Dialect
+from callgate.errors import UnknownDialect
+from callgate.types import ToolSpec
+
+
+@cache
+def _all() -> dict[str, Dialect]:
+    found: dict[str, Dialect] = {}
+    for module in iter_modules(__path__):
+        if not module.name.startswith("_"):
+            for dialect in import_module(f"{__name__}.{module.name}").DIALECTS:
+                found[dialect.name] = dialect
+    return found
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    return {alias: dialect.name for dialect in _all().values() for alias in dialect.aliases}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all dialects, sorted."""
+    return tuple(sorted(_all()))
+
+
+def get(name: str) -> Dialect:
+    """The dialect of that name or alias. Raises UnknownDialect."""
+    dialect = _all().get(name) or _all().get(_aliases().get(name, ""))
+    if dialect is None:
+        near = get_close_matches(name, [*_all(), *_aliases()], n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else f"; known: auto, {', '.join(names())}"
+        raise UnknownDialect(f"dialect {name!r}: no such dialect{hint}")
+    return dialect
+
+
+def reader(dialect: str | Dialect, *, tools: Sequence[ToolSpec] = (), prompt_tail: str = "") -> Reader:
+    """A machine that reads one message: `feed(text)` and `finish()` return deltas, never a `Finish`."""
+    return Reader(get(dialect) if isinstance(dialect, str) else dialect, tools, prompt_tail)

@@ -1,0 +1,150 @@
+"""What follows a call: its closer, a surplus one, a missing one; and where to go on after a call that broke.
+
+One law: one bad call never costs the next (R5).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from callgate.dialects._marks import Marks, marks
+from callgate.dialects._reading import Reading
+from callgate.dialects._spec import Calls
+from callgate.dialects._take import Parse, accept, spaces
+
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+@lru_cache(maxsize=256)
+def closers_of(calls: Calls) -> Marks:
+    """A call's closers."""
+    return marks(calls.close)
+
+
+@lru_cache(maxsize=256)
+def _surplus_of(calls: Calls) -> Marks:
+    return marks((*calls.close, *calls.section_close, *calls.inner))
+
+
+@lru_cache(maxsize=256)
+def _resync_of(calls: Calls) -> Marks:
+    return marks(tuple(dict.fromkeys((*calls.close, *calls.section_close, *calls.open, *calls.section))))
+
+
+def after_call(r: Reading, calls: Calls) -> Parse[None]:
+    """A call and its closer are over: surplus closers go, the call settles, white space stays text."""
+    surplus = _surplus_of(calls)
+    while True:
+        gap = yield from spaces(r)
+        which = yield from accept(r, surplus)
+        if which < 0:
+            break
+        if surplus.texts[which] in calls.close:
+            r.recovered(f"surplus closing marker {surplus.texts[which]!r}: dropped")
+    r.settle_call()
+    r.say(gap)
+
+
+def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
+    """The call in progress cannot be read: it is malformed, and reading goes on behind it."""
+    markers = _resync_of(calls)
+    call = r.call
+    text = early or ("".join(call.parts) if call is not None else "")
+    swallowed = _swallowed(text, calls)
+    if swallowed is not None:
+        # a string was never closed and ran into the next call: give that back
+        r.buf = text[swallowed:] + r.buf[r.pos :]
+        r.pos = 0
+        r.drop_call("malformed", text[:swallowed])
+        return
+    parts = [text]
+    while True:
+        which, start, end = markers.find(r.buf, r.pos)
+        parts.append(r.buf[r.pos : start])
+        r.pos = start
+        if which >= 0:
+            break
+        if r.over:
+            parts.append(r.buf[r.pos :])
+            r.pos = len(r.buf)
+            break
+        yield
+    raw = "".join(parts)
+    stop = Loose().feed(raw) or len(raw.rstrip())
+    r.drop_call("malformed", raw[:stop])
+    if which < 0:
+        r.buf = raw[stop:]
+        r.pos = 0
+        if calls.close:  # no closer came: what is left belonged to the call
+            r.pos = len(r.buf)
+    elif markers.texts[which] in (*calls.close, *calls.section_close):
+        r.pos = end
+        yield from after_call(r, calls)
+
+
+def _swallowed(text: str, calls: Calls) -> int | None:
+    """Where in `text` the next call's opener stands inside the last string."""
+    last = None
+    for last in _STRINGS.finditer(text):
+        pass
+    if last is None or last.end() < len(text) - 8:
+        return None
+    for opener in (*calls.section, *calls.open):
+        at = text.find(opener, last.start())
+        if at >= 0:
+            return at
+    return None
+
+
+class Loose:
+    """Finds where brackets close in what is no JSON: quotes of both kinds respected, nothing else asked."""
+
+    __slots__ = ("depth", "quote", "skip")
+
+    def __init__(self, depth: int = 0) -> None:
+        self.depth = depth
+        self.quote = ""
+        self.skip = False
+
+    def feed(self, text: str, start: int = 0) -> int | None:
+        """The index after the closing bracket, or None."""
+        for i in range(start, len(text)):
+            char = text[i]
+            if self.skip:
+                self.skip = False
+            elif self.quote:
+                if char == "\\":
+                    self.skip = True
+                elif char == self.quote:
+                    self.quote = ""
+            elif char in "\"'":
+                self.quote = char
+            elif char in "{[":
+                self.depth += 1
+            elif char in "}]":
+                self.depth -= 1
+                if self.depth <= 0:
+                    return i + 1
+        return None
+
+
+def loose_end(r: Reading) -> Parse[None]:
+    """The unmarked call in progress is malformed: it ends where its brackets close."""
+    call = r.call
+    parts = ["".join(call.parts)] if call is not None else []
+    inner, outer = Loose(), Loose(1)
+    if outer.feed(parts[0] if parts else "") is None:
+        stop = inner.feed(parts[0] if parts else "")
+        while True:
+            end = outer.feed(r.buf, r.pos)
+            upto = len(r.buf) if end is None else end
+            if stop is None:
+                stop = inner.feed(r.buf[r.pos : upto])
+                parts.append(r.buf[r.pos : upto] if stop is None else r.buf[r.pos : r.pos + stop])
+            r.pos = upto
+            if end is not None or r.over:
+                break
+            yield
+    r.drop_call("malformed", "".join(parts))

@@ -1,0 +1,219 @@
+"""The one reader of all dialects: text in, deltas out.
+
+One law: the result never depends on how the text was cut (R1).
+
+Theory of operation
+===================
+States. The reader is in one *state*: content, or one region of the dialect (reasoning, something dropped). A state is
+a set of markers and, for each, a rule. Between markers text goes to the state's *voice*.
+
+ 1  Scanning. A character that can begin no marker is said at once. One that can is looked at with what follows, until
+    it is a marker or cannot be one; only that much is held back (R3).
+ 2  White space at the end of what was said waits in the voice: it is dropped if only markup follows (policy W).
+ 3  Grammars are generators: straight code that says `yield` when it needs more text. They ask `buf[pos:]`, take what
+    is certain by moving `pos`, and never look back. `over` tells them that nothing more will come. Each decision
+    depends on characters alone, never on where a chunk ended: that is the whole proof of R1.
+ 4  A marker opens a *hold*: the text taken since. A grammar either commits it (it is markup) or releases it: the text
+    is said, byte for byte, and scanning goes on at the character that disproved it (R2), so no character is read
+    twice for that (R6).
+ 5  A committed call gets an index and ends in exactly one ToolCall or BadCall. What follows a call tells whether its
+    closer was missing, so the ToolCall waits for the next visible character or the end.
+ 6  Calls in open reasoning (policy K) are read with their deltas set aside, under a hold. The reasoning's end makes
+    them reasoning after all; the end of the text makes them calls.
+ 7  Limits. No hold grows beyond HELD: its first HELD characters are released and reading goes on behind them.
+ 8  Fast paths. `_mode` says that the generator is asleep in plain text or inside a string argument, where `feed` need
+    only see that a chunk holds no marker's first character, or no quote and backslash. No hold is open then.
+
+A chunk longer than SLICE is read in slices, so that rule 7 costs the same whatever the cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from callgate.dialects._marks import ABSENT, PARTIAL
+from callgate.dialects._calls import read_calls
+from callgate.dialects._items import guarded
+from callgate.dialects._plan import CLOSE, DROP, END, GUARD_OPENERS, OPEN, Rule
+from callgate.dialects._reading import ARGUMENTS, HELD, PLAIN, SLOW, SPACE, STRING, Hold, Overflow, Parse, Reading
+from callgate.dialects._spec import Dialect
+from callgate.types import BadCall, CallDelta, Delta, TextDelta, ToolCall, ToolSpec
+
+SLICE: Final = 16_384
+
+
+class Reader(Reading):
+    """Reads one message in one dialect. `feed` and `finish` never raise, whatever the text."""
+
+    __slots__ = ("_gen",)
+
+    def __init__(self, dialect: Dialect, tools: Sequence[ToolSpec] = (), prompt_tail: str = "") -> None:
+        super().__init__(dialect, tools, prompt_tail)
+        self._gen = self._main(self.plan.in_header(prompt_tail))
+
+    # --- text in ------------------------------------------------------------------------------------------------
+
+    def feed(self, text: str) -> list[Delta]:
+        """Deltas that are now certain."""
+        mode = self._mode
+        if mode == STRING:
+            if '"' not in text and "\\" not in text:
+                call = self.call
+                if text and call is not None:
+                    call.parts.append(text)
+                    call.size += len(text)
+                    if call.size < ARGUMENTS:
+                        return [CallDelta(call.index, None, None, text)]
+                    call.parts.pop()
+                    call.size -= len(text)
+        elif mode == PLAIN and self._alert(text) is None:
+            body = text.rstrip()
+            voice = self.text
+            space = voice.space
+            if body:
+                voice.space = text[len(body) :]
+                return [TextDelta(space + body if space else body)]
+            if len(space) + len(text) <= SPACE:
+                voice.space = space + text
+                return []
+        if self.over or not text:
+            return []
+        for start in range(0, len(text), SLICE):
+            self.refill(text[start : start + SLICE])
+            self._step()
+        return self._take()
+
+    def finish(self) -> list[Delta]:
+        """The text is over: everything still held comes out. A second call gives nothing."""
+        if self.over:
+            return []
+        self.over = True
+        self._step()
+        if self.aside is not None:  # rule 6: the reasoning never closed
+            self._ready.extend(self.out)
+            self.out = self._ready
+            self.aside = None
+        voice = self.text
+        if voice.space and not voice.after and (voice.seen or not voice.marked):
+            self.out.append(TextDelta(voice.space))
+        voice.space = ""
+        self._release_deferred()
+        return self._take()
+
+    def _step(self) -> None:
+        self._mode = SLOW
+        next(self._gen, None)
+        while self.holds and self.size(self.holds[0]) > HELD:
+            try:
+                self._gen.throw(Overflow)
+            except StopIteration:
+                return
+
+    def _take(self) -> list[Delta]:
+        out = self._ready
+        fresh: list[Delta] = []
+        if self.out is out:
+            self.out = fresh
+        self._ready = fresh
+        return out
+
+    def _main(self, in_header: bool) -> Parse[None]:
+        while True:
+            try:
+                while not (self.over and self.pos >= len(self.buf)):
+                    yield from scan(self)
+                if self.aside is not None and self.size(self.aside.hold) > HELD:
+                    raise Overflow
+            except Overflow:
+                self._recover()
+            else:
+                self.settle_call()
+                return
+
+
+# --- scanning ---------------------------------------------------------------------------------------------------------
+
+
+def scan(r: Reader) -> Parse[None]:
+    """Rule 1: up to and including one marker of the present state."""
+    state = r.state
+    i = r.pos
+    while True:
+        which, start, end = state.marks.find(r.buf, i)
+        if start > r.pos:
+            r.say(r.buf[r.pos : start])
+            r.pos = start
+        if which == ABSENT or which == PARTIAL:
+            if which == PARTIAL and r.over:
+                r.say(r.buf[start])
+                r.pos = i = start + 1
+                continue
+            if r.over:
+                return
+            if which == ABSENT and state is r.plan.text and not r.holds and r.text.seen and not r.text.after:
+                r._mode = PLAIN
+            yield
+            r._mode = SLOW
+            i = r.pos
+            continue
+        rule = state.rules[which]
+        if (rule.line and not r.voice.at_line_start()) or (rule.first and r.text.seen):
+            r.say(r.buf[start])
+            r.pos = i = start + 1
+            continue
+        hold = r.hold(start)
+        r.pos = end
+        yield from act(r, rule, hold)
+        return
+
+
+def act(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
+    """What the marker that was just taken means."""
+    if rule.kind == OPEN:
+        r.commit(hold)
+        r.state = r.plan.regions[rule.region]
+    elif rule.kind == DROP:
+        r.commit(hold)
+    elif rule.kind == CLOSE:
+        _close(r, rule, hold)
+    elif rule.kind == END:
+        r.pos = hold.mark
+        r.commit(hold)
+        r.state = r.plan.text
+    elif r.state.reasoning:
+        yield from _call_in_reasoning(r, rule, hold)
+    else:
+        yield from _call(r, rule, hold)
+
+
+def _call(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
+    if rule.calls is not None and rule.calls.guard and rule.text in GUARD_OPENERS:
+        return (yield from guarded(r, rule, hold))
+    return (yield from read_calls(r, rule, hold))
+
+
+def _close(r: Reader, rule: Rule, hold: Hold) -> None:
+    """The end of a region; or a stray one, which is markup only where one may be expected."""
+    if r.aside is not None:  # rule 6: the reasoning did close
+        r.take_back(r.held(hold))
+        r.mark()
+        r.state = r.plan.text
+    elif rule.region >= 0 or rule.always or not r.text.seen or r.text.after:
+        r.commit(hold)
+        r.state = r.plan.text
+    else:
+        r.release(hold)
+
+
+def _call_in_reasoning(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
+    """Rule 6: a well-formed call is set aside, anything else is reasoning."""
+    r.set_aside(hold)
+    aside = r.aside
+    assert aside is not None
+    inner = r.hold(hold.mark)
+    yield from _call(r, rule, inner)
+    sound = len(r.deferred) > aside.deferred or any(isinstance(delta, ToolCall) for delta in r.out)
+    cut = r.over and r.pos >= len(r.buf) and any(isinstance(delta, BadCall) for delta in r.out)
+    if not sound and not cut:
+        r.take_back("")

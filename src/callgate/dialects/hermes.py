@@ -1,0 +1,36 @@
+"""Hermes and those who write `<tool_call>` or a tag of their own around a JSON object."""
+
+from __future__ import annotations
+
+from callgate.dialects._spec import THINK, Calls, Dialect, JsonItems, Region
+
+DIALECTS = (
+    Dialect(
+        "hermes",
+        "Hermes 2 Pro/3/4, Qwen2.5, Qwen3 (not Coder), QwQ, Granite 4, MiMo-VL, Bielik 3, Reka Edge, SmolLM3, "
+        "Exaone 4, Trinity",
+        calls=(Calls(JsonItems(), open=("<tool_call>",), close=("</tool_call>",), fence=True),),
+        regions=(THINK,),
+        drop=("<|im_end|>", "<|endoftext|>", "<|end_of_text|>"),
+    ),
+    Dialect(
+        "longcat",
+        "LongCat-Flash",
+        calls=(Calls(JsonItems(), open=("<longcat_tool_call>",), close=("</longcat_tool_call>",)),),
+        regions=(Region(("<longcat_think>",), ("</longcat_think>",)),),
+        drop=("</longcat_s>",),
+    ),
+    Dialect(
+        "ernie45",
+        "ERNIE-4.5 thinking",
+        calls=(Calls(JsonItems(), open=("<tool_call>",), close=("</tool_call>",)),),
+        regions=(THINK,),
+        drop=("<response>", "</response>", "<|end_of_sentence|>", "</s>"),
+    ),
+    Dialect(
+        "qwen25_coder",
+        "Qwen2.5-Coder (spontaneous)",
+        calls=(Calls(JsonItems(), open=("<tools>",), close=("</tools>",)),),
+        drop=("<|im_end|>", "<|endoftext|>"),
+    ),
+)
