@@ -28,6 +28,11 @@ class Loader(Protocol):
     other_choices: Mapping[int, list[ToolCall]]
     """The calls of further choices (`n` > 1); the message itself is the first choice."""
 
+    @property
+    def over(self) -> bool:
+        """Whether the server said that nothing follows."""
+        ...
+
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""
         ...

@@ -47,6 +47,11 @@ class Loader:
         self._usage: Usage | None = None
         self._problems: list[str] = []
 
+    @property
+    def over(self) -> bool:
+        """Whether the server said that nothing follows."""
+        return self._done
+
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""
         try:

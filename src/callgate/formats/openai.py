@@ -12,11 +12,11 @@ from typing import Any
 
 from callgate.formats._calls import Calls
 from callgate.formats._ends import error_text, reason_of, usage_of
-from callgate.formats._openai_out import Dumper, Quirks, build, dump_whole
+from callgate.formats._openai_out import DEFAULT, Dumper, Quirks, build, dump_whole
 from callgate.types import SOUND, Delta, Finish, FinishReason, ReasoningDelta, TextDelta, ToolCall, Usage
 from callgate.wire import SSE, Record
 
-__all__ = ["Dumper", "Loader", "Quirks", "build", "dump_whole", "framing"]
+__all__ = ["DEFAULT", "Dumper", "Loader", "Quirks", "build", "dump_whole", "framing"]
 
 framing = SSE
 
@@ -51,6 +51,11 @@ class Loader:
         self._error: str | None = None
         self._usage: Usage | None = None
         self._problems: list[str] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether the server said that nothing follows."""
+        return self._done
 
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from callgate import masking
 from callgate.errors import (
     BadRequest,
     ContextTooLong,
@@ -33,9 +34,6 @@ _MODEL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _BROKE = re.compile(r"insufficient_quota|billing|credit", re.IGNORECASE)
-_SECRET = re.compile(
-    r"(?:sk|pk|rk|gsk|xai|hf|AIza|ghp|Bearer|key)[-_ ][A-Za-z0-9_\-.]{8,}|AIza[A-Za-z0-9_\-]{20,}", re.ASCII
-)
 
 
 def words(body: bytes | str | Any) -> str:
@@ -54,11 +52,11 @@ def words(body: bytes | str | Any) -> str:
 
 
 def hide(text: str, *secrets: str) -> str:
-    """The text without keys: those given, and whatever looks like one (servers quote keys back)."""
+    """The text without keys: those given, and whatever looks like one, for servers quote keys back."""
     for secret in secrets:
         if secret and len(secret) > 3:
             text = text.replace(secret, "***")
-    return _SECRET.sub("***", text)
+    return masking.DEFAULT.text(text)
 
 
 def refusal(

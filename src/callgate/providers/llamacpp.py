@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -87,11 +87,17 @@ class LlamaCpp:
             for value in first:
                 if error := error_of(value, provider=self.name, model=self.model):
                     raise error
-            yield self._deltas(first, job, request)
+            deltas = self._deltas(first, job, request)
+            try:
+                yield deltas
+            finally:
+                await deltas.aclose()
         finally:
             await job.stop()
 
-    async def _deltas(self, first: list[dict[str, Any]], job: _Job, request: Request) -> AsyncIterator[list[Delta]]:
+    async def _deltas(
+        self, first: list[dict[str, Any]], job: _Job, request: Request
+    ) -> AsyncGenerator[list[Delta], None]:
         loader = api.Loader(tools=tuple(tool.name for tool in request.tools))
         values = first
         while values:
