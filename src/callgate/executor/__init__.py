@@ -121,13 +121,13 @@ class Executor:
         batch = _Batch(self, _Caller(run_id, principal, extra), hooks)
         work = asyncio.get_running_loop().create_task(batch.run(calls))
         watch = asyncio.get_running_loop().create_task(_watch(cancel, batch)) if cancel is not None else None
-        cancelled = False
+        cancelled: asyncio.CancelledError | None = None
         try:
             while not work.done():
                 try:
                     await asyncio.wait({work})
-                except asyncio.CancelledError:
-                    cancelled = True
+                except asyncio.CancelledError as error:
+                    cancelled = error
                     batch.cancel()
         finally:
             if watch is not None:
@@ -135,8 +135,8 @@ class Executor:
         results = work.result()
         if batch.propagate is not None:
             raise batch.propagate
-        if cancelled:
-            raise asyncio.CancelledError
+        if cancelled is not None:
+            raise cancelled  # the very one: cancel scopes know theirs by it
         return results
 
     async def look_up(
