@@ -34,11 +34,13 @@ def library(module: str, package: str) -> Any:
 class Empty:
     """The floor: one method call a chunk that does nothing."""
 
-    def feed(self, text: str) -> None:
+    def feed(self, text: str) -> tuple[()]:
         """Nothing."""
+        return ()
 
-    def finish(self) -> None:
+    def finish(self) -> tuple[()]:
         """Nothing."""
+        return ()
 
 
 def rescan(text: str, start_tag: str, end_tag: str) -> tuple[str, str | None, list[str]]:

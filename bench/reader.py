@@ -28,8 +28,10 @@ partial_json = partial(jiter.from_json, partial_mode="trailing-strings")
 def _drive(make: Callable[[], Any], chunks: list[str]) -> None:
     machine = make()
     for chunk in chunks:
-        machine.feed(chunk)
-    machine.finish()
+        for _ in machine.feed(chunk):  # whoever reads a stream looks at what comes
+            pass
+    for _ in machine.finish():
+        pass
 
 
 def _ours(dialect: str) -> Callable[[], Any]:
