@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, get_args
 
 from callgate.errors import ConfigError
@@ -123,7 +123,7 @@ class _Unread:
     name: str
     arguments: dict[str, Any]
     raw: str | None = None
-    extra: Mapping[str, Any] = EMPTY
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ def _load(message: Loose) -> _Loose:
         raise ConfigError(
             f"history: {type(message).__name__} is no message; give Message objects or OpenAI-style dicts"
         )
-    role = message.get("role")
+    role: Any = message.get("role")
     if role == "developer":
         role = "system"
     if role not in get_args(Role):

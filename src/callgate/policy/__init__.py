@@ -1,10 +1,10 @@
 """Plug room: may this call run, and may the run go on?
 
-One law: the strictest verdict wins (Deny over Ask over Allow), so adding a rule never loosens anything (G2). A rule that
-fails denies.
+One law: the strictest verdict wins (Deny over Ask over Allow), so adding a rule never loosens anything (G2). A rule
+that fails denies.
 
-Rules are pure: they see the call with its final arguments, its `ToolSpec` and a `JudgeContext`, never the tool itself and
-never a clock. Beside `judge`, which speaks about one call, a rule may have `check`, which may end the run.
+Rules are pure: they see the call with its final arguments, its `ToolSpec` and a `JudgeContext`, never the tool itself
+and never a clock. Beside `judge`, which speaks about one call, a rule may have `check`, which may end the run.
 
 To add a rule: one file with a class `Rule` that has `name` and `judge` (and `check`, if it can end a run) and a
 `load(settings)` that makes it from its section of `callgate.toml`.
@@ -19,11 +19,12 @@ from typing import Any
 
 from callgate.errors import ConfigError
 from callgate.policy._judge import Judge, as_rule, check, judge
-from callgate.policy._words import Answer, JudgeContext, Limit, Progress, RuleLike, Stop
+from callgate.policy._words import Advisor, Answer, JudgeContext, Limit, Progress, RuleLike, Stop
 from callgate.policy._words import Rule as Rule
 from callgate.types import Allow, Ask, Deny
 
 __all__ = [
+    "Advisor",
     "Allow",
     "Answer",
     "Ask",
@@ -37,6 +38,7 @@ __all__ = [
     "Stop",
     "as_rule",
     "check",
+    "combine",
     "judge",
     "load",
     "names",

@@ -62,7 +62,7 @@ class _Function:
             return _ALLOW
         if verdict is False:
             return Deny(self.name, "not allowed")
-        return cast(Verdict, verdict)
+        return cast("Verdict", verdict)
 
 
 def as_rule(rule: Any) -> Rule:

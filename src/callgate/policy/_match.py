@@ -33,7 +33,7 @@ def strings(value: Any, where: str) -> tuple[str, ...]:
 
 def number(value: Any, where: str) -> float:
     """A number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != value:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ConfigError(f"{where}: a number from 0 is needed, not {value!r}")
     return value
 

@@ -88,4 +88,13 @@ class Limit(Protocol):
         ...
 
 
+@runtime_checkable
+class Advisor(Protocol):
+    """A rule that has something to say to the model beside a result."""
+
+    def warning(self, record: CallRecord, before: Sequence[CallRecord], spec: ToolSpec | None) -> str | None:
+        """None: nothing."""
+        ...
+
+
 RuleLike: TypeAlias = Rule | Callable[[ToolCall, ToolSpec, JudgeContext], Any] | str

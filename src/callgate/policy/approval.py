@@ -21,7 +21,7 @@ NAME = "approval"
 
 @dataclass(frozen=True)
 class Rule(Own):
-    """Asks about tools that say `confirm`, about those that `tools` (globs) name, and with `writes` about every write."""
+    """Asks about tools that say `confirm`, those that `tools` (globs) names, and with `writes` about every write."""
 
     tools: tuple[str, ...] = ()
     writes: bool = False

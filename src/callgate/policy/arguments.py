@@ -137,15 +137,13 @@ _KINDS = ("inside", "hosts", "matches", "one_of", "min", "max")
 
 
 def load(settings: Mapping[str, Any]) -> Rule:
-    """`[policy.arguments.read_file.path]`: inside = "/srv/data"; or hosts = […], matches = "…", one_of = […], min, max."""
-    return Rule(
-        {
-            tool: {
-                argument: _condition(section, f"policy.arguments.{tool}.{argument}") for argument, section in t.items()
-            }
-            for tool, t in settings.items()
-        }
-    )
+    """`[policy.arguments.read_file.path]`: inside = "/srv"; or hosts = […], matches = "…", one_of = […], min, max."""
+    out: dict[str, dict[str, Condition]] = {}
+    for tool, table in settings.items():
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"policy.{NAME}.{tool}: a table of arguments is needed, not {table!r}")
+        out[tool] = {name: _condition(section, f"policy.{NAME}.{tool}.{name}") for name, section in table.items()}
+    return Rule(out)
 
 
 def _condition(section: Any, where: str) -> Condition:

@@ -1,8 +1,8 @@
 """Repetition: a model that goes round in circles is warned once, then stopped.
 
 What is counted is one call (tool and arguments) with one result, over the whole run, so alternating pairs and longer
-circles are seen too. Counting starts anew when the result changes: that is progress. With `warn=3` the *third* identical
-call with an identical result carries the warning, with `stop=4` the fourth is not run and ends the run.
+circles are seen too. Counting starts anew when the result changes: that is progress. With `warn=3` the *third*
+identical call with an identical result carries the warning, with `stop=4` the fourth is not run and ends the run.
 """
 
 from __future__ import annotations

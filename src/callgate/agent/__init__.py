@@ -1,0 +1,370 @@
+"""The agent: a model, tools, rules and a ledger, ready to carry out runs.
+
+One law: a started run never raises, except on cancellation; its result says how it ended and why. One agent may serve
+any number of runs at once: nothing of a run is kept in it but the rates of calls and the protocol that worked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from callgate import ledger as ledgers
+from callgate import policy as gate
+from callgate import protocols, providers
+from callgate.agent._driver import Approve, Driver, World
+from callgate.agent._result import RunResult, result_of
+from callgate.agent._stream import Stream, Work
+from callgate.errors import ConfigError, LedgerError, ProviderError, RunBusy
+from callgate.events import Event
+from callgate.executor import Executor
+from callgate.history import History, Loose
+from callgate.ledger import Hold, Ledger
+from callgate.policy import RuleLike, approval, budget, permission, rate, repetition
+from callgate.providers import Provider
+from callgate.run import Pending, Resumed, Run, RunConfig, Step
+from callgate.run import _journal as journal
+from callgate.schema import CompiledSchema
+from callgate.tools import ToolLike, as_toolbox
+from callgate.types import Entry, Message, ModelInfo, Part, Principal, ToolSpec
+
+__all__ = ["Agent", "Pending", "RunResult", "Stream"]
+
+Prompt: TypeAlias = "str | Message | Sequence[Part]"
+MAX_RECENT = 10_000
+"""Starts of one tool for one principal that are remembered for its rate."""
+
+
+class Agent:
+    """Runs a model with tools.
+
+    `model` is "local", "ollama:NAME", "openai:NAME", "http://host/v1#NAME" or a provider; `tools` are functions,
+    `Tool`s, toolboxes or JSON descriptions. Rules of `policy` come on top of those that are always there. `ledger` is "memory",
+    "sqlite:PATH" or "postgresql://…"; None keeps the journal in memory. `approve(call)` answers questions about calls;
+    without it a run that has to ask ends as `waiting`.
+    """
+
+    def __init__(
+        self,
+        model: str | Provider,
+        tools: Iterable[ToolLike] = (),
+        *,
+        instructions: str = "",
+        options: Mapping[str, Any] | None = None,
+        policy: Iterable[RuleLike] | Mapping[str, Any] = (),
+        ledger: str | Ledger | None = None,
+        approve: Approve | None = None,
+        protocol: str = "auto",
+        dialect: str | None = None,
+        max_turns: int | None = 6,
+        max_requests: int | None = 24,
+        max_calls_per_turn: int | None = 16,
+        max_calls: int | None = None,
+        max_tokens: int | None = 200_000,
+        tool_timeout: float = 30.0,
+        run_timeout: float | None = 120.0,
+        retries: int = 2,
+        max_result: int = 8000,
+        max_parallel: int = 8,
+        grace: float = 2.0,
+        repeat_warn: int = 3,
+        repeat_stop: int = 4,
+        max_context: int | None = None,
+        summarize: bool = False,
+        approval_expires: float | None = None,
+    ) -> None:
+        self.provider = providers.open(model)
+        self.toolbox = as_toolbox(tools)
+        self.instructions = instructions
+        self.options = dict(options or {})
+        self.ledger = ledgers.open(ledger)
+        self.approve = approve
+        self.protocol = protocol
+        self.dialect = dialect
+        self.executor = Executor(
+            self.toolbox, timeout=tool_timeout, max_parallel=max_parallel, grace=grace, max_result=max_result
+        )
+        limits = budget.Rule(
+            turns=max_turns,
+            requests=max_requests,
+            calls_per_turn=max_calls_per_turn,
+            calls=max_calls,
+            seconds=run_timeout,
+            tokens=max_tokens,
+        )
+        own = (permission.Rule(), rate.Rule(), approval.Rule(), repetition.Rule(repeat_warn, repeat_stop), limits)
+        more = gate.load(policy) if isinstance(policy, Mapping) else gate.combine(policy)
+        self.rules = (*own, *more)
+        self._run_timeout = run_timeout
+        self._retries = retries
+        self._max_result = max_result
+        self._max_context = max_context
+        self._summarize = summarize
+        self._approval_expires = approval_expires
+        self._worked: dict[str, str] = {}
+        self._recent: dict[tuple[str | None, str], deque[float]] = {}
+        self._drivers: dict[str, Driver] = {}
+
+    # --- runs -----------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        history: Iterable[Loose] = (),
+        principal: Principal | None = None,
+        run_id: str | None = None,
+        key: str = "",
+    ) -> RunResult:
+        """One run to its end. `history` is that of an earlier result, or of another program; `key` makes the
+        idempotency keys of its writes, so that the same work may be asked for by another run."""
+        return await self._begin(_messages(prompt, history), principal, run_id, key)(None)
+
+    def run_sync(self, prompt: Prompt, **named: Any) -> RunResult:
+        """The same for programs without an event loop; takes what `run` takes."""
+        return _sync(self.run, prompt, **named)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        history: Iterable[Loose] = (),
+        principal: Principal | None = None,
+        run_id: str | None = None,
+        key: str = "",
+    ) -> Stream:
+        """The run as events: `async with agent.stream(…) as events`. Leaving the block cancels the run."""
+        return Stream(self._begin(_messages(prompt, history), principal, run_id, key))
+
+    async def resume(
+        self,
+        run_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        principal: Principal | None = None,
+        approve: Approve | None = None,
+    ) -> RunResult:
+        """Goes on with a run of the ledger: one that waits for answers (`{call_id: True}`), or one that was cut off.
+
+        Finished calls are not run again, started writes are looked up, an unfinished answer is asked for again. A run
+        that has ended gives its result. `principal` is the one of the run unless given afresh. Raises `LedgerError` if
+        there is no such run, `RunBusy` if somebody else carries it out.
+        """
+        return await self._again(run_id, answers or {}, principal, approve)(None)
+
+    def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **named: Any) -> RunResult:
+        """`resume` for programs without an event loop."""
+        return _sync(self.resume, run_id, answers, **named)
+
+    def stream_resume(
+        self,
+        run_id: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        principal: Principal | None = None,
+        approve: Approve | None = None,
+    ) -> Stream:
+        """`resume` as events."""
+        return Stream(self._again(run_id, answers or {}, principal, approve))
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancels a run of this agent, or of any process that shares the ledger. False: nobody carries it out."""
+        driver = self._drivers.get(run_id)
+        if driver is not None:
+            driver.cancel()
+            return True
+        return await self.ledger.cancel(run_id)
+
+    async def aclose(self) -> None:
+        """Gives back connections and files. The agent may not be used after it."""
+        await self.provider.aclose()
+        await self.ledger.aclose()
+
+    async def __aenter__(self) -> Agent:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, messages: list[Loose], principal: Principal | None, run_id: str | None, key: str) -> Work:
+        """Everything of the caller is checked here, before anything starts."""
+        if principal is not None and not isinstance(principal, Principal):
+            raise ConfigError(f"principal: a Principal is needed, not {type(principal).__name__}")
+        protocols.choose(ModelInfo(""), (), self.protocol)
+        adopted = History.adopt(messages)
+
+        async def work(stream: Stream | None) -> RunResult:
+            run = Run(self._config(run_id or new_id(), await self._info(), principal, key=key))
+            async with self._held(run.config.run_id) as hold:
+                return await self._drive(run, run.start(adopted.messages), stream, World(*self._means(), hold=hold))
+
+        return work
+
+    def _again(
+        self, run_id: str, answers: Mapping[str, Any], principal: Principal | None, approve: Approve | None
+    ) -> Work:
+        async def work(stream: Stream | None) -> RunResult:
+            async with self._held(run_id) as hold:
+                entries = await self.ledger.read(run_id)
+                if not entries:
+                    raise LedgerError(f"run {run_id!r}: the ledger {self.ledger.where} has no such run")
+                run = await self._folded(run_id, entries, principal)
+                asker = approve or self.approve
+                idle = run.phase == "parked" and asker is None and not any(p.id in answers for p in run.pending)
+                if run.ended or idle:
+                    return result_of(run)
+                now = time.time()
+                waited = {e.data["call_id"]: max(0.0, now - e.at) for e in entries if e.kind == "ask"}
+                world = replace(World(*self._means(), hold=hold), approve=asker, answers=answers, waited=waited)
+                return await self._drive(run, run.receive(Resumed(run.now)), stream, world)
+
+        return work
+
+    async def _folded(self, run_id: str, entries: Sequence[Entry], principal: Principal | None) -> Run:
+        """The run as its journal left it."""
+        start = entries[0].data
+        known = None if start.get("principal") is None else Principal(start["principal"], start.get("grants", ()))
+        if principal is not None and (known is None or principal.id != known.id):
+            raise ConfigError(f"run {run_id!r} belongs to {known.id if known else 'nobody'}, not to {principal.id}")
+        config = self._config(run_id, await self._info(), principal or known, key=start.get("key", ""))
+        config = replace(
+            config,
+            protocol=start["protocol"],
+            dialect=start.get("dialect"),
+            verdicts=journal.verdicts_of(entries),
+        )
+        run = Run(config)
+        journal.fold(run, entries)
+        return run
+
+    async def _drive(self, run: Run, step: Step, stream: Stream | None, world: World) -> RunResult:
+        config = run.config
+        world.started = lambda tool: self._starts(config.principal, tool).append(time.monotonic())
+        driver = Driver(run, world, stream.emit if stream else _unheard, stream.room if stream else None)
+        if stream is not None:
+            stream.driver = driver
+        self._drivers[config.run_id] = driver
+        watch = asyncio.ensure_future(_watch(world.hold, driver)) if world.hold else None
+        try:
+            await driver.drive(step)
+        finally:
+            del self._drivers[config.run_id]
+            if watch is not None:
+                watch.cancel()
+            if stream is not None:
+                stream.finished(result_of(run))
+        if run.protocol not in (config.protocol, "answer") and any(r.result.ok for r in run.records):
+            self._worked[config.info.name] = run.protocol
+        return result_of(run)
+
+    def _means(self) -> tuple[Provider, Executor, Ledger, Approve | None]:
+        return self.provider, self.executor, self.ledger, self.approve
+
+    @asynccontextmanager
+    async def _held(self, run_id: str) -> AsyncIterator[Hold | None]:
+        """The sole right to carry out the run; in memory only this agent could, so there is nothing to hold."""
+        if run_id in self._drivers:
+            raise RunBusy(f"run {run_id}: this agent carries it out already")
+        if self.ledger.where == "memory":
+            yield None
+            return
+        async with ledgers.hold(self.ledger, run_id) as held:
+            yield held
+
+    async def _info(self) -> ModelInfo:
+        """What the provider tells of the model. If it fails now, the request that follows will say so."""
+        try:
+            return await self.provider.info()
+        except ProviderError:
+            return ModelInfo(self.provider.model, self.provider.name)
+
+    def _config(self, run_id: str, info: ModelInfo, principal: Principal | None, *, key: str) -> RunConfig:
+        specs = self.toolbox.specs
+        wanted = self._worked.get(info.name, "auto") if self.protocol == "auto" else self.protocol
+        return RunConfig(
+            run_id=run_id,
+            info=info,
+            protocol=protocols.choose(info, specs, wanted),
+            tools=specs,
+            instructions=self.instructions,
+            options=self.options,
+            dialect=self.dialect or info.dialect,
+            rules=self.rules,
+            principal=principal,
+            retries=self._retries,
+            max_result=self._max_result,
+            context=self._max_context or _room_of(info, self.options),
+            summarize=self._summarize,
+            key=key,
+            approval_expires=self._approval_expires,
+            compile=lambda spec: self.toolbox[spec.name].compiled if spec.name in self.toolbox else _compiled(spec),
+            recent=lambda tool, seconds: _count(self._starts(principal, tool), seconds),
+            resolve=os.path.realpath,
+        )
+
+    def _starts(self, principal: Principal | None, tool: str) -> deque[float]:
+        who = principal.id if principal else None
+        return self._recent.setdefault((who, tool), deque(maxlen=MAX_RECENT))
+
+
+def new_id() -> str:
+    """A run id: sorts by time, and cannot be guessed."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(6)}"
+
+
+def _messages(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:
+    if isinstance(prompt, str):
+        prompt = Message("user", prompt)
+    elif not isinstance(prompt, Message):
+        prompt = Message("user", tuple(prompt))
+    return [*history, prompt]
+
+
+def _sync(work: Callable[..., Coroutine[Any, Any, RunResult]], *given: Any, **named: Any) -> RunResult:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work(*given, **named))
+    name = getattr(work, "__name__", "run")
+    raise ConfigError(f"{name}_sync would block the event loop that is running: write `await agent.{name}(…)`")
+
+
+def _unheard(event: Event) -> None:
+    """Nobody listens."""
+
+
+async def _watch(held: Hold, driver: Driver) -> None:
+    """Cancels the run when somebody asked for it through the ledger, or when another owner took it over."""
+    waits = [asyncio.ensure_future(held.cancelled.wait()), asyncio.ensure_future(held.lost.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        driver.cancel()
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def _count(starts: deque[float], seconds: float) -> int:
+    since = time.monotonic() - seconds
+    return sum(at > since for at in starts)
+
+
+def _room_of(info: ModelInfo, options: Mapping[str, Any]) -> int | None:
+    """Tokens for the history in a known context: what an answer, the tools and the instructions leave."""
+    if not info.context_length:
+        return None
+    answer = int(options.get("max_tokens") or min(info.context_length // 4, 4096))
+    return max(info.context_length - answer - info.context_length // 8, info.context_length // 4)
+
+
+def _compiled(spec: ToolSpec) -> CompiledSchema:
+    return CompiledSchema(spec.parameters, closed=spec.strict)

@@ -1,0 +1,438 @@
+"""The driver: carries a run's commands out and brings it what they gave. All that touches the world is here.
+
+One law: what a step records is in the ledger before anything that follows from it is done or shown; and a run that was
+begun is brought to its end and recorded, also when the driver itself is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from callgate.errors import BadRequest, CallgateError, ConfigError, LedgerError, ModelMissing, RefusedKey
+from callgate.events import CallProgress, CallStarted, Event, dump_event
+from callgate.executor import Executor
+from callgate.keys import arguments_hash
+from callgate.ledger import Hold, Ledger
+from callgate.policy import Answer
+from callgate.providers import Provider
+from callgate.run import (
+    Answered,
+    AskPerson,
+    Began,
+    Broke,
+    Cancelled,
+    Command,
+    End,
+    Execute,
+    Failed,
+    LookUp,
+    Parked,
+    Pending,
+    Progressed,
+    Ran,
+    Received,
+    Record,
+    Run,
+    Scored,
+    ScoreText,
+    Send,
+    Step,
+    Tick,
+)
+from callgate.run._batch import WITHOUT_EFFECT
+from callgate.types import Entry, Finish, ToolCall, ToolResult, ToolSpec
+
+LOGGER = logging.getLogger("callgate.agent")
+T = TypeVar("T")
+
+Approve = Callable[..., Any]
+Emit = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class World:
+    """What a driver drives with."""
+
+    provider: Provider
+    executor: Executor
+    ledger: Ledger
+    approve: Approve | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    """Answers that are there already, by call id."""
+    waited: Mapping[str, float] = field(default_factory=dict)
+    """How long the questions of a resumed run stood."""
+    timeout: float | None = None
+    hold: Hold | None = None
+    """The lease under which this is recorded."""
+    started: Callable[[str], None] = lambda tool: None
+    """Told of every call that begins, for the rates."""
+
+
+class Driver:
+    """Drives one run to its end."""
+
+    def __init__(self, run: Run, world: World, emit: Emit, room: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.run = run
+        self._world = world
+        self._emit = emit
+        self._room = room
+        self._began = time.monotonic() - run.now
+        self._task: asyncio.Task[Any] | None = None
+        self._own: Literal["cancel", "time"] | None = None
+        self._stop_calls: asyncio.Event | None = None
+        self._broken = False
+
+    @property
+    def now(self) -> float:
+        """Seconds of the run: the clock without the time that people took."""
+        return time.monotonic() - self._began
+
+    def cancel(self) -> None:
+        """Stops the run: what has not started never does, what runs is told, and all of it is recorded."""
+        self._interrupt("cancel")
+
+    def _interrupt(self, why: Literal["cancel", "time"]) -> None:
+        if self.run.ended or self._own is not None or self._task is None:
+            return
+        self._own = why
+        self._task.cancel()
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+
+    async def drive(self, step: Step) -> None:
+        """Goes on from this step until the run ends or is parked. Raises only if the task itself is cancelled."""
+        self._task = asyncio.current_task()
+        try:
+            while (command := await self._follow(step)) is not None:
+                step = await self._act(command)
+        except asyncio.CancelledError:
+            await undisturbed(self._wind_up())
+            if self._own is None:
+                raise
+            assert self._task is not None
+            self._task.uncancel()
+        except Exception as error:
+            LOGGER.exception("run %s: the driver failed", self.run.config.run_id)
+            await undisturbed(self._give_up(f"{type(error).__name__}: {error}"))
+        finally:
+            self._task = None
+
+    async def _follow(self, step: Step, *, wait: bool = True) -> Command | None:
+        """Records, then shows, what a step says; the command that is to be carried out."""
+        entries = [c.entry for c in step.commands if isinstance(c, Record)]
+        cancelled = False
+        if entries and not self._broken:
+            durable = any(c.durable for c in step.commands if isinstance(c, Record))
+            try:
+                cancelled = await self._append(entries, durable=durable)
+            except LedgerError as error:  # nothing more can be recorded, so nothing more is done
+                self._broken = True
+                if self._stop_calls is not None:
+                    self._stop_calls.set()
+                for event in step.events:
+                    self._emit(event)
+                step = self.run.receive(Broke(f"the ledger failed: {error}", self.now))
+        for event in step.events:
+            self._emit(event)
+        if cancelled:
+            raise asyncio.CancelledError
+        if wait and self._room is not None:
+            await self._room()
+        command = next((c for c in reversed(step.commands) if not isinstance(c, Record)), None)
+        return None if isinstance(command, End) else command
+
+    async def _append(self, entries: list[Entry], *, durable: bool) -> bool:
+        """True if a cancel came meanwhile: what was begun to be written is written first."""
+        work = self._world.ledger.append(
+            self.run.config.run_id, entries, durable=durable, fence=self._world.hold.fence if self._world.hold else None
+        )
+        _, cancelled = await _to_its_end(work)
+        return cancelled
+
+    async def _wind_up(self) -> None:
+        """The task was cancelled, by us or from outside: the run ends in order."""
+        for _ in range(2):  # the first may wait for calls in flight, of which there are none here
+            if not self.run.ended:
+                await self._follow(self.run.receive(self._stop_word()), wait=False)
+
+    async def _give_up(self, error: str) -> None:
+        if not self.run.ended:
+            await self._follow(self.run.receive(Broke(error, self.now)), wait=False)
+
+    def _stop_word(self) -> Tick | Cancelled:
+        if self._own == "time":  # a timer may fire a moment early
+            return Tick(max(self.now, self._world.timeout or 0.0))
+        return Cancelled(self.now)
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    async def _act(self, command: Command) -> Step:
+        if isinstance(command, AskPerson):
+            return await self._ask(command)
+        loop = asyncio.get_running_loop()
+        limit = self._world.timeout
+        timer = None if limit is None else loop.call_later(max(0.0, limit - self.now), self._interrupt, "time")
+        try:
+            match command:
+                case Send():
+                    return await self._send(command)
+                case ScoreText():
+                    return await self._score(command)
+                case Execute():
+                    return await self._execute(command)
+                case LookUp():
+                    return await self._look_up(command)
+                case _:
+                    raise AssertionError(f"{command!r} is no act")
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _send(self, send: Send) -> Step:
+        """Asks the model; deltas are shown as they come."""
+        if send.delay:
+            await asyncio.sleep(send.delay)
+        begun = False
+        try:
+            async with self._world.provider.stream(send.request) as stream:
+                async for deltas in stream:
+                    begun = begun or bool(deltas)
+                    step = self.run.receive(Received(deltas, self.now))
+                    if step.commands:
+                        return step
+                    for event in step.events:
+                        self._emit(event)
+                    if self._room is not None:
+                        await self._room()
+        except Exception as error:
+            if not begun:
+                return self.run.receive(failed(error, self.now))
+            return self.run.receive(Received([Finish("error", error=_said(error))], self.now))
+        return self.run.receive(Received([Finish("interrupted", error="the stream ended without its end")], self.now))
+
+    async def _score(self, command: ScoreText) -> Step:
+        try:
+            scores = await self._world.provider.score(command.score)
+        except Exception as error:
+            return self.run.receive(failed(error, self.now))
+        return self.run.receive(Scored(scores, self.now))
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    async def _execute(self, command: Execute) -> Step:
+        """Runs the calls. A cancel or the end of the time stops them in three grades, and their results still come."""
+        following: Command | None = None
+
+        async def after(call: ToolCall, result: ToolResult, seconds: float | None) -> None:
+            nonlocal following
+            following = await self._follow(self.run.receive(Ran(call.id, result, seconds, self.now)), wait=False)
+
+        config = self.run.config
+        self._stop_calls = stop = asyncio.Event()
+        work = asyncio.ensure_future(
+            self._world.executor.execute(
+                command.calls,
+                run_id=config.run_id,
+                principal=config.principal,
+                on_event=self._heard,
+                before_write=self._before_write,
+                after=after,
+                on_late=self._came_late,
+                cancel=stop,
+                key=self.run.key_of,
+            )
+        )
+        cancelled = False
+        while not work.done():
+            try:
+                await asyncio.wait({work})
+            except asyncio.CancelledError:
+                if self._own is None:
+                    cancelled = True
+                elif self._task is not None:
+                    self._task.uncancel()
+                stopping = self.run.receive(self._stop_word())
+                stop.set()
+                await undisturbed(self._follow(stopping, wait=False))
+        self._stop_calls = None
+        work.result()
+        if cancelled:
+            raise asyncio.CancelledError
+        return Step(commands=[following] if following is not None else [])
+
+    def _heard(self, event: Any) -> None:
+        """The executor tells what happens to a call."""
+        if isinstance(event, CallProgress):
+            step = self.run.receive(Progressed(event.call_id, event.value))
+        elif isinstance(event, CallStarted) and self.run.calls.unstarted(event.call_id):
+            step = self._start(event.call_id, event.name)
+        else:
+            return  # a write, which began when it was recorded
+        for shown in step.events:
+            self._emit(shown)
+
+    def _start(self, call_id: str, name: str) -> Step:
+        step = self.run.receive(Began(call_id, self.now))
+        self._world.started(name)
+        return step
+
+    async def _before_write(self, call: ToolCall, spec: ToolSpec, key: str) -> ToolResult | None:
+        """Records that a write is about to start (X4). Its result, if an identical one must not start again."""
+        if not spec.repeatable and (earlier := await self._earlier(call, key)) is not None:
+            return earlier
+        step = self._start(call.id, call.name)
+        await self._append([c.entry for c in step.commands if isinstance(c, Record)], durable=True)
+        for event in step.events:
+            self._emit(event)
+        return None
+
+    async def _earlier(self, call: ToolCall, key: str) -> ToolResult | None:
+        """An identical write of another run of the same principal whose outcome is unknown, as the result of this."""
+        config = self.run.config
+        write = await self._world.ledger.find_write(
+            principal=config.principal.id if config.principal else None,
+            tool=call.name,
+            arguments_hash=arguments_hash(call.name, call.arguments),
+            run_id=config.run_id,
+            key=key if config.key else None,
+        )
+        if write is None or write.run_id == config.run_id:
+            return None
+        known = await self._world.executor.look_up(
+            call, run_id=config.run_id, principal=config.principal, key=write.key
+        )
+        if known is not None:
+            data = {
+                "call_id": write.call_id,
+                "result": dump_event(replace(known, call_id=write.call_id)),
+                "by": "lookup",
+            }
+            await self._world.ledger.append(write.run_id, [Entry("call_settled", data)])
+            if known.status in WITHOUT_EFFECT:
+                return None
+        return replace(known or write.result or unknown(call), call_id=call.id, replayed=True)
+
+    def _came_late(self, call: ToolCall, result: ToolResult) -> None:
+        """An abandoned write has ended after all: the ledger learns how."""
+        data = {"call_id": call.id, "result": dump_event(result), "by": "late"}
+        entry = Entry("call_settled", data)
+        task = asyncio.ensure_future(self._world.ledger.append(self.run.config.run_id, [entry]))
+        LATE.add(task)
+        task.add_done_callback(_late_done)
+
+    async def _look_up(self, command: LookUp) -> Step:
+        """Asks the tools how started writes ended; what they do not know stays unknown."""
+        following: Command | None = None
+        config = self.run.config
+        for call in command.calls:
+            started = replace(call, id=command.started_as.get(call.id, call.id))
+            known = await self._world.executor.look_up(
+                call, run_id=config.run_id, principal=config.principal, key=self.run.key_of(started)
+            )
+            result = replace(known or unknown(call), call_id=call.id)
+            following = await self._follow(self.run.receive(Ran(call.id, result, 0.0, self.now)))
+        return Step(commands=[following] if following is not None else [])
+
+    # --- people ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, command: AskPerson) -> Step:
+        """Lets people decide; without anybody to ask, the run waits in the ledger. The run's clock stands still."""
+        following: Command | None = None
+        unanswered = False
+        for pending in command.pending:
+            began = time.monotonic()
+            answer = await self._answer(pending)
+            waited = time.monotonic() - began
+            self._began += waited
+            if answer is None:
+                unanswered = True
+                continue
+            waited += self._world.waited.get(pending.id, 0.0)
+            following = await self._follow(self.run.receive(Answered(pending.id, answer, self.now, round(waited, 3))))
+        if unanswered:
+            following = await self._follow(self.run.receive(Parked(self.now)))
+        return Step(commands=[following] if following is not None else [])
+
+    async def _answer(self, pending: Pending) -> Answer | None:
+        if pending.id in self._world.answers:
+            return as_answer(self._world.answers[pending.id])
+        approve = self._world.approve
+        if approve is None:
+            return None
+        try:
+            said = approve(*([pending.call, pending] if _takes_two(approve) else [pending.call]))
+            return as_answer(await said if inspect.isawaitable(said) else said)
+        except Exception:
+            LOGGER.exception("run %s: asking about %s failed; denied", self.run.config.run_id, pending.name)
+            return Answer(False, by="error")
+
+
+LATE: set[asyncio.Task[Any]] = set()
+"""Entries of late results on their way, kept from the garbage collector."""
+
+
+def _late_done(task: asyncio.Task[Any]) -> None:
+    LATE.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        LOGGER.warning("a late result could not be recorded: %s", error)
+
+
+def unknown(call: ToolCall) -> ToolResult:
+    """The result of a write that was started and of which nothing more is known."""
+    text = (
+        f"The outcome of {call.name} is not known: it was started and may have taken effect. Do not call it a second "
+        "time. Find out what happened by reading, or tell the user that the outcome is open."
+    )
+    return ToolResult(call.id, "unknown_outcome", text)
+
+
+def as_answer(value: Any) -> Answer:
+    """What a person or callback said: an `Answer`, or simply whether. Only a plain True allows."""
+    return value if isinstance(value, Answer) else Answer(value is True)
+
+
+def _takes_two(approve: Approve) -> bool:
+    try:
+        inspect.signature(approve).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    kinds = [p.kind for p in inspect.signature(approve).parameters.values() if p.default is p.empty]
+    return (
+        len([k for k in kinds if k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+        == 2
+    )
+
+
+def failed(error: Exception, now: float) -> Failed:
+    """A request that failed before anything of its answer came."""
+    hopeless = isinstance(error, (ConfigError, BadRequest, RefusedKey, ModelMissing))
+    after = getattr(error, "retry_after", None)
+    return Failed(_said(error), now, type(error).__name__, again=not hopeless, after=after)
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
+
+
+async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
+    """Waits for the work to its end; cancels that come meanwhile are swallowed, for one is being dealt with."""
+    value, _ = await _to_its_end(work)
+    return value
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """The result, and whether a cancel came meanwhile."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    return task.result(), cancelled

@@ -1,0 +1,274 @@
+"""What goes into a run and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from callgate.events import Event
+from callgate.policy import Answer, Rule
+from callgate.policy._words import Recent
+from callgate.protocols._steps import Score, Scores
+from callgate.schema import CompiledSchema
+from callgate.types import (
+    EMPTY,
+    CallRecord,
+    Delta,
+    Entry,
+    ModelInfo,
+    Principal,
+    Request,
+    RunReason,
+    Schema,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Verdict,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class RunConfig:
+    """Everything a run is told at its start; the same config and inputs give the same run."""
+
+    run_id: str
+    info: ModelInfo
+    protocol: str = "native"
+    tools: tuple[ToolSpec, ...] = ()
+    instructions: str = ""
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    dialect: str | None = None
+    rules: tuple[Rule, ...] = ()
+    principal: Principal | None = None
+    retries: int = 2
+    """How often an unusable answer goes back, and how often a failed request is made again."""
+    max_result: int = 8000
+    """Characters of a result that the model sees, where the tool does not say."""
+    context: int | None = None
+    """Tokens that the history may take; None: all of it is sent."""
+    summarize: bool = False
+    """Have the model sum up what does not fit, instead of dropping it."""
+    output: Schema | None = None
+    """The final answer must be JSON that fits this schema."""
+    key: str = ""
+    """Idempotency keys are made from this instead of the run id, so that another run may continue the same work."""
+    approval_expires: float | None = None
+    """Seconds after which an answer to a question comes too late."""
+    compile: Callable[[ToolSpec], CompiledSchema] | None = None
+    """A tool's schema, made ready; None: compiled when it is needed."""
+    recent: Recent | None = None
+    resolve: Callable[[str], str] | None = None
+    verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
+    """Call id -> the verdicts in the journal, while one is folded: what was decided is not decided anew."""
+
+
+# --- inputs -------------------------------------------------------------------------------------------------------
+# `now` is the time in seconds since the run began, without the time that it waited for people or lay stopped.
+
+
+@dataclass(slots=True, frozen=True)
+class Received:
+    """Deltas of the answer that is awaited."""
+
+    deltas: list[Delta]
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Failed:
+    """The request failed before anything of its answer came."""
+
+    error: str
+    now: float
+    kind: str = ""
+    """The error's class in errors.py."""
+    again: bool = False
+    """Whether the same request may succeed later."""
+    after: float | None = None
+    """The server's wish, in seconds."""
+
+
+@dataclass(slots=True, frozen=True)
+class Scored:
+    """The likelihoods that were asked for."""
+
+    scores: Scores
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Began:
+    """A call is about to run: for a write, its intent must be durable before it does."""
+
+    call_id: str
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Progressed:
+    """What a running tool reports."""
+
+    call_id: str
+    value: Any
+
+
+@dataclass(slots=True, frozen=True)
+class Ran:
+    """A call of `Execute` or `LookUp` has its result. `duration` is None if it never started."""
+
+    call_id: str
+    result: ToolResult
+    duration: float | None
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Answered:
+    """A person decided. `waited` is how long the question stood, in seconds of the calendar."""
+
+    call_id: str
+    answer: Answer
+    now: float
+    waited: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class Parked:
+    """Nobody is there to answer: the run waits in the ledger."""
+
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Tick:
+    """Time went by."""
+
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Cancelled:
+    """Stop here."""
+
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Broke:
+    """The ledger or the driver itself failed: the run cannot go on."""
+
+    error: str
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
+class Resumed:
+    """The run is carried out again after its process let go of it, willingly or not."""
+
+    now: float
+
+
+Input: TypeAlias = (
+    Received | Failed | Scored | Began | Progressed | Ran | Answered | Parked | Tick | Cancelled | Broke | Resumed
+)
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Record:
+    """Write this down before anything that comes after it is carried out."""
+
+    entry: Entry
+    durable: bool = False
+    """It must survive a power cut."""
+
+
+@dataclass(slots=True, frozen=True)
+class Send:
+    """Ask the model, `delay` seconds from now; its deltas come back as `Received`."""
+
+    request: Request
+    delay: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class ScoreText:
+    """Ask the model for likelihoods."""
+
+    score: Score
+
+
+@dataclass(slots=True, frozen=True)
+class Execute:
+    """Run these calls: allowed, with exactly these arguments, in this order."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class LookUp:
+    """Find out how writes ended that were started and gave no result. Never start them."""
+
+    calls: tuple[ToolCall, ...]
+    started_as: Mapping[str, str] = field(default_factory=dict)
+    """Call id -> the id of the identical call that was really started, where that is another one."""
+
+
+@dataclass(slots=True, frozen=True)
+class AskPerson:
+    """People must decide about these calls."""
+
+    pending: tuple[Pending, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class End:
+    """The run is over."""
+
+    reason: RunReason
+
+
+Command: TypeAlias = Record | Send | ScoreText | Execute | LookUp | AskPerson | End
+
+
+@dataclass(slots=True, frozen=True)
+class Pending:
+    """A call that waits for a person."""
+
+    call: ToolCall
+    rule: str
+    reason: str
+
+    @property
+    def id(self) -> str:
+        """The call's id: the key for `answers`."""
+        return self.call.id
+
+    @property
+    def call_id(self) -> str:
+        """The same, by the name that results use."""
+        return self.call.id
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.call.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The final arguments."""
+        return self.call.arguments
+
+
+@dataclass(slots=True)
+class Step:
+    """What follows from one input."""
+
+    events: list[Event] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+
+
+Records: TypeAlias = list[CallRecord]
