@@ -1,0 +1,57 @@
+"""Ask once: the answer on stdout, the calls on the way beside it.
+
+One law: stdout carries the answer (or with --json the events) and nothing else, unless it is a terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from callgate.apps.cli._options import Settings, agent_of, principal_of, shared
+
+if TYPE_CHECKING:
+    from callgate.agent import RunResult
+
+
+@click.command()
+@click.argument("prompt", nargs=-1, required=True)
+@click.option("--json", "records", is_flag=True, help="Every event as one line of JSON.")
+@shared
+def command(prompt: tuple[str, ...], records: bool, **values: Any) -> None:
+    """Ask a model once; it may call tools. PROMPT "-" is read from stdin.
+
+    \b
+    callgate ask "What is 17 * 23?"
+    callgate ask -m ollama:qwen3 --tools mytools.py "Which orders are late?"
+
+    The status is 0 for an answer, 3 if a call waits for a person, 1 for anything else, 130 after Ctrl-C.
+    """
+    from callgate.apps import session, tui
+
+    settings = Settings(**values)
+    text = sys.stdin.read() if prompt == ("-",) else " ".join(prompt)
+    if not text.strip():
+        raise click.UsageError("the prompt is empty")
+    quiet = not records and not sys.stdout.isatty()
+    view: tui.View = tui.Lines(sys.stderr, answer=False) if quiet else tui.view(sys.stdout, records=records)
+    agent = agent_of(settings, session.asker(settings.approve, view))
+    result = asyncio.run(session.show(agent, text, view, principal=principal_of(settings)))
+    if quiet and result.text:
+        click.echo(result.text)
+    sys.exit(status_of(result))
+
+
+def status_of(result: RunResult) -> int:
+    """The exit status, and the line that says why it is not 0."""
+    if result.reason == "answered":
+        return 0
+    if result.reason == "waiting":
+        waiting = ", ".join(pending.name for pending in result.pending)
+        click.echo(f"callgate: run {result.run_id} waits for a person to decide about {waiting}", err=True)
+        return 3
+    click.echo(f"callgate: {result.reason}: {result.error or 'no answer'}", err=True)
+    return 130 if result.reason == "cancelled" else 1

@@ -1,0 +1,93 @@
+"""One run, shown while it goes on, and the person who is asked about a call.
+
+One law: whoever leaves a run early leaves it cancelled and recorded, and the terminal as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from callgate.agent import Agent, RunResult
+from callgate.apps.tui import View, arguments_text, one_line
+from callgate.policy import Answer
+from callgate.run import Pending
+from callgate.types import Message, Principal
+
+TICK = 0.1
+"""Seconds between two drawings of the live line."""
+
+
+async def show(
+    agent: Agent, prompt: str, view: View, *, history: Sequence[Message] = (), principal: Principal | None = None
+) -> RunResult:
+    """Runs the prompt and shows every event as it comes. Ctrl-C cancels the run, and its end is shown and recorded."""
+    async with agent.stream(prompt, history=history, principal=principal) as events:
+        ticking = asyncio.create_task(_tick(view))
+        try:
+            with interrupting(events.cancel):
+                async for event in events:
+                    view.show(event, time.monotonic())
+        finally:
+            ticking.cancel()
+            view.pause()
+    return events.result
+
+
+@contextmanager
+def interrupting(cancel: Callable[[], Any]) -> Iterator[None]:
+    """Ctrl-C calls `cancel`; a second one interrupts everything, as ever."""
+    loop = asyncio.get_running_loop()
+
+    def first() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, first)
+    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread: asyncio's own way holds
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _tick(view: View) -> None:
+    while True:
+        await asyncio.sleep(TICK)
+        view.tick(time.monotonic())
+
+
+def asker(mode: str, view: View) -> Callable[..., Any] | None:
+    """Who decides about a call: `--approve yes` and `no` answer themselves, `ask` asks here if a person is there."""
+    if mode != "ask":
+        answer = Answer(allow=mode == "yes", by="--approve")
+        return lambda *_: answer
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    async def ask(pending: Pending) -> Answer:
+        view.pause()
+        return await asyncio.to_thread(_question, pending)
+
+    return ask
+
+
+def _question(pending: Pending) -> Answer:
+    said = one_line(arguments_text(pending.call), 2000)
+    print(f"? {pending.name} {said}\n  {pending.reason}", file=sys.stderr)
+    while True:
+        answer = input("  run it? [y]es, [n]o, [a]lways this tool in this run: ").strip().lower()
+        if answer in {"y", "yes"}:
+            return Answer(allow=True, by="terminal")
+        if answer in {"a", "always"}:
+            return Answer(allow=True, scope="tool", by="terminal")
+        if answer in {"n", "no", ""}:
+            return Answer(allow=False, by="terminal")

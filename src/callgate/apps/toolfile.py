@@ -1,0 +1,91 @@
+"""Tools from a user's file: `FILE.py`, or `FILE.py:name` for one function, tool, toolbox or list in it.
+
+One law: what is wrong with the file is one line that names the file and says what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from callgate.errors import CallgateError, ConfigError, ToolError
+from callgate.tools import Tool, Toolbox, as_toolbox
+
+
+def load(places: Iterable[str]) -> Toolbox:
+    """The tools of all places together; "demo" means those of callgate's demo."""
+    tools: list[Any] = []
+    for place in places:
+        tools.extend(_demo() if place == "demo" else _from(place))
+    return as_toolbox(tools)
+
+
+def _demo() -> tuple[Tool, ...]:
+    from callgate.apps.demo import TOOLS
+
+    return TOOLS
+
+
+def _from(place: str) -> Iterable[Tool]:
+    file, name = _split(place)
+    module = _run(file)
+    if name:
+        if not hasattr(module, name):
+            raise ConfigError(f"--tools {place}: {file} has no {name!r}")
+        return _as_tools(getattr(module, name), place)
+    found = [value for value in vars(module).values() if isinstance(value, (Tool, Toolbox))]
+    if not found:
+        raise ConfigError(
+            f"--tools {place}: no tools in it; put @tool (from callgate import tool) before your functions, "
+            f"or name one of them: --tools {file}:FUNCTION"
+        )
+    return _as_tools(found, place)
+
+
+def _split(place: str) -> tuple[Path, str]:
+    file, colon, name = place.rpartition(":")
+    if colon and name.isidentifier() and not Path(place).exists():
+        return Path(file), name
+    return Path(place), ""
+
+
+def _as_tools(value: Any, place: str) -> Iterable[Tool]:
+    several = isinstance(value, (list, tuple))
+    try:
+        return list(as_toolbox(value if several else [value]))
+    except ToolError as error:
+        raise ToolError(f"--tools {place}: {error}") from error
+
+
+def _run(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise ConfigError(f"--tools {file}: no such file; give the path of a Python file with functions under @tool")
+    spec = spec_from_file_location(f"callgate_tools_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--tools {file}: not a Python file; its name must end in .py")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # annotations are looked up there
+    sys.path.insert(0, str(file.resolve().parent))  # so that it can import its neighbours, as `python FILE.py` can
+    try:
+        spec.loader.exec_module(module)
+    except CallgateError as error:
+        raise ConfigError(f"--tools {file}: {error}") from error
+    except SyntaxError as error:
+        raise ConfigError(f"--tools {file}: line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        raise ConfigError(f"--tools {file}: {_where(error, file)}{type(error).__name__}: {error}") from error
+    return module
+
+
+def _where(error: BaseException, file: Path) -> str:
+    lines = []
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f"line {lines[-1]}: " if lines else ""
