@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -107,3 +109,10 @@ def test_every_row_names_a_dialect_that_exists_and_every_dialect_can_be_found() 
     assert by_name | by_template <= set(dialects.names())
     known = {row["name"] for row in json.loads((CASES / "dialect_facts.json").read_text("utf-8"))}
     assert known - by_name - by_template == {"bare_json", "llm_jp_harmony"}
+
+
+def test_the_table_of_the_docs_is_current() -> None:
+    """docs/dialects.md lists every dialect as it is; scripts/dialect_table.py writes it."""
+    script = Path(__file__).parent.parent / "scripts" / "dialect_table.py"
+    made = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert (made.returncode, made.stderr) == (0, "")
