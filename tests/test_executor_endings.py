@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import process_tools
 import pytest
 
+import process_tools
 from callgate.errors import LedgerError, NoEffect, ToolError
 from callgate.events import CallProgress
 from callgate.executor import Executor
@@ -231,10 +232,8 @@ async def test_cancelling_at_every_moment_gives_each_call_exactly_one_result() -
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await task
-        except asyncio.CancelledError:
-            pass
         if seen or steps > 1:
             assert sorted(seen) == ["c1", "c2", "c3", "c4"], steps
         assert len(ran) == len(set(ran)), steps

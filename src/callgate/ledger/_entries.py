@@ -158,16 +158,26 @@ def to_line(entry: Entry, masking: Masking) -> Line:
         raise LedgerError(f"entry {entry.kind}: the field {missing[0]!r} is missing")
     if entry.version != VERSION:
         raise LedgerError(f"entry {entry.kind}: version {entry.version} cannot be written, only {VERSION}")
-    data = masking.value(entry.data)
-    try:
-        text = json.dumps(data, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        data = masking.value(to_json(entry.data))
-        text = json.dumps(data, allow_nan=False)
+    data, text = _masked_json(entry.data, masking)
     if len(text) > MAX_ENTRY:
         data = _cut(entry, data, len(text))
         text = json.dumps(data, allow_nan=False)
     return Line(entry.kind, entry.version, data, text)
+
+
+def _masked_json(data: Mapping[str, Any], masking: Masking) -> tuple[Mapping[str, Any], str]:
+    """The data without secrets, and its JSON; what JSON cannot hold is made plain first."""
+    try:
+        masked = masking.value(data)
+        return masked, json.dumps(masked, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:  # nested too deeply to be gone through, but JSON
+        text = masking.text(json.dumps(dict(data), allow_nan=False))
+        return json.loads(text), text
+    except (TypeError, ValueError, RecursionError):
+        plain = masking.value(to_json(data))
+        return plain, json.dumps(plain, allow_nan=False)
 
 
 def _cut(entry: Entry, data: Mapping[str, Any], size: int) -> Mapping[str, Any]:

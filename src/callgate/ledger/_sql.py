@@ -38,7 +38,7 @@ from callgate.ledger._folding import (
     principal_of,
     prompt_of,
 )
-from callgate.ledger._writer import Ask, Writer
+from callgate.ledger._writer import Ask, Task, Writer
 from callgate.masking import Masking
 from callgate.types import Entry, ToolResult
 
@@ -86,10 +86,12 @@ class SqlStore:
         self._clock = clock
         self._writer = Writer(self._transact, "callgate ledger")
 
-    def _transact(self, group: Sequence[Any]) -> None:
+    def _transact(self, group: Sequence[Task]) -> None:
+        """Does the group in one transaction."""
         raise NotImplementedError
 
     def _reading(self, work: Callable[[Ask], T]) -> T:
+        """Does the work in a transaction that only reads."""
         raise NotImplementedError
 
     def _now(self, ask: Ask) -> float:
@@ -359,6 +361,7 @@ class SqlStore:
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
+        """Closes what is open."""
         raise NotImplementedError
 
 

@@ -116,6 +116,12 @@ class Store(SqlStore):
                         connection.close()
             self._writing = self._read_connection = None
 
+    def __del__(self) -> None:
+        for connection in (getattr(self, "_read_connection", None), getattr(self, "_writing", None)):
+            if connection is not None:  # forgotten by its user; what was appended is safe
+                with suppress(Exception):
+                    connection.close()
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turns what the server says into ours."""

@@ -173,6 +173,11 @@ class Store(SqlStore):
                 os.close(self._lock_file)
                 self._lock_file = None
 
+    def __del__(self) -> None:
+        for connection in (getattr(self, "_read_connection", None), getattr(self, "_writing", None)):
+            if connection is not None:  # forgotten by its user; what was appended is safe
+                connection.close()
+
     async def _shrink(self) -> None:
         def work() -> None:
             with _errors(self.path), self._locked():
