@@ -244,6 +244,7 @@ class Mouth:
             return Unreachable(f"{self.name}: {self.shown}: TLS failed: {words} (see `verify`)", provider=self.name)
         if isinstance(error, aiohttp.ClientConnectorError):
             hint = "; is the server running?" if self._local else ""
+            words = self._words(error.os_error)
             return Unreachable(f"{self.name}: cannot connect to {self.shown}: {words}{hint}", provider=self.name)
         return Unreachable(f"{self.name}: {self.shown} broke off before it answered: {words}", provider=self.name)
 

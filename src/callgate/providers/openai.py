@@ -134,13 +134,14 @@ def open(  # noqa: A001 - the room's verb: providers.open("openai:gpt-…")
 
 def _row_of(url: str) -> tuple[Vendor, str]:
     """The row whose host this address has, and a name for the server."""
-    host = urlsplit(url).hostname or "server"
+    parts = urlsplit(url)
+    host = parts.hostname or "server"
     for name, row in VENDORS.items():
         if urlsplit(row.url).hostname == host and not row.url.startswith("http://127."):
             return row, name
     if host.endswith(".openai.azure.com"):
         return VENDORS["azure"], "azure"
-    return _UNKNOWN, host
+    return _UNKNOWN, f"{host}:{parts.port}" if parts.port else host
 
 
 class OpenAI(Served):
