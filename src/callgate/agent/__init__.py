@@ -46,9 +46,9 @@ class Agent:
     """Runs a model with tools.
 
     `model` is "local", "ollama:NAME", "openai:NAME", "http://host/v1#NAME" or a provider; `tools` are functions,
-    `Tool`s, toolboxes or JSON descriptions. Rules of `policy` come on top of those that are always there. `ledger` is "memory",
-    "sqlite:PATH" or "postgresql://…"; None keeps the journal in memory. `approve(call)` answers questions about calls;
-    without it a run that has to ask ends as `waiting`.
+    `Tool`s, toolboxes or JSON descriptions. Rules of `policy` come on top of those that are always there. `ledger`
+    is "memory", "sqlite:PATH" or "postgresql://…"; None keeps the journal in memory. `approve(call)` answers questions
+    about calls; without it a run that has to ask ends as `waiting`.
     """
 
     def __init__(

@@ -111,6 +111,7 @@ class Driver:
         try:
             while (command := await self._follow(step)) is not None:
                 step = await self._act(command)
+            assert self.run.ended or self.run.phase == "parked", "the run neither goes on nor ends"
         except asyncio.CancelledError:
             await undisturbed(self._wind_up())
             if self._own is None:

@@ -140,6 +140,7 @@ class Calls:
         valid = [one.call for one in checked if one.refusal is None]
         turn = run.turn + 1
         run.accepted(reply, usable=bool(valid))
+        run.phase = "calls"
         self._batch = Batch(checked)
         self._before = len(self.finished)
         self._message = Message("assistant", reply.content, reply.reasoning, tuple(copied(c.call) for c in checked))
