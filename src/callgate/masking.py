@@ -29,53 +29,77 @@ NAMES: frozenset[str] = frozenset(
 
 _SEPARATORS = re.compile(r"[\s_.\-]+")
 
-_LOOKS: tuple[str, ...] = (
-    r"\b(?:sk|pk|rk)-(?:[A-Za-z]+-)*[A-Za-z0-9_\-]{16,}",  # OpenAI, Anthropic and their like
-    r"\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{10,}",  # Stripe
-    r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}",
-    r"\bglpat-[A-Za-z0-9_\-]{16,}",
-    r"\bxox[abeoprs]-[A-Za-z0-9\-]{10,}",  # Slack
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",  # AWS
-    r"\bAIza[A-Za-z0-9_\-]{30,}",  # Google
-    r"\bhf_[A-Za-z0-9]{20,}",
-    r"\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+",  # JSON web tokens
-    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^\"'<]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|(?=[\"'<])|\Z)",
-)
 _NAMED = r"(?:\b|_)(?:password|passwd|pwd|secret|api[_\-]?key|access[_\-]?token|auth[_\-]?token)"
 _VALUE = r"(?!\[masked\])[^\s\"'&,;\\{}\[\]()<>]{3,}"
-_KEPT: tuple[str, ...] = (  # what comes before the secret stays: the group
-    r"(\bbearer\s+)(?=[^\s\"']*\d)[A-Za-z0-9_\-.~+/=]{12,}",
-    r"(\bbasic\s+)(?=[^\s\"']*[\d=])[A-Za-z0-9+/]{15,}={0,2}",
-    r"(\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@\"'<>]{0,100}:)(?!\[masked\])[^\s/@\"'<>{}\\,]{1,200}(?=@)",  # in an address
-    rf"({_NAMED}\s{{0,3}}[=:]\s{{0,3}}[\"']?){_VALUE}",
-    rf"({_NAMED}\\?[\"']\s{{0,3}}:\s{{0,3}}\\?[\"']){_VALUE}",  # in JSON: only a string, so that it stays JSON
+_NAMED_HINTS = ("passw", "pwd", "secret", "api", "token")
+
+_LOOKS: tuple[tuple[tuple[str, ...], str], ...] = (
+    # OpenAI, Anthropic and their like; Stripe
+    (("sk-", "pk-", "rk-"), r"\b(?:sk|pk|rk)-(?:[a-z]+-)*[a-z0-9_\-]{16,}"),
+    (("_live_", "_test_"), r"\b(?:sk|pk|rk)_(?:live|test)_[a-z0-9]{10,}"),
+    # GitHub, GitLab, Slack, AWS, Google, Hugging Face
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[a-z0-9]{20,}"),
+    (("github_pat_",), r"\bgithub_pat_[a-z0-9_]{20,}"),
+    (("glpat-",), r"\bglpat-[a-z0-9_\-]{16,}"),
+    (("xox",), r"\bxox[abeoprs]-[a-z0-9\-]{10,}"),
+    (("akia", "asia"), r"\b(?-i:AKIA|ASIA)[a-z0-9]{16}\b"),
+    (("aiza",), r"\baiza[a-z0-9_\-]{30,}"),
+    (("hf_",), r"\bhf_[a-z0-9]{20,}"),
+    # JSON web tokens; private keys
+    (("eyj",), r"\beyj[a-z0-9_\-]{8,}\.eyj[a-z0-9_\-]{8,}\.[a-z0-9_\-]+"),
+    (
+        ("private key-----",),
+        r"-----begin [a-z ]{0,40}private key-----[^\"'<]*?(?:-----end [a-z ]{0,40}private key-----|(?=[\"'<])|\Z)",
+    ),
+    # what comes before the secret stays: the group
+    (("bearer",), r"(?P<a>\bbearer\s+)(?=[^\s\"']*\d)[a-z0-9_\-.~+/=]{12,}"),
+    (("basic",), r"(?P<a>\bbasic\s+)(?=[^\s\"']*[\d=])[a-z0-9+/]{15,}={0,2}"),
+    (
+        ("://",),
+        r"(?P<a>\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@\"'<>]{0,100}:)(?!\[masked\])[^\s/@\"'<>{}\\,]{1,200}(?=@)",
+    ),
+    (_NAMED_HINTS, rf"(?P<a>{_NAMED}\s{{0,3}}[=:]\s{{0,3}}[\"']?){_VALUE}"),
+    # in JSON: only a string, so that it stays JSON
+    (_NAMED_HINTS, rf"(?P<a>{_NAMED}\\?[\"']\s{{0,3}}:\s{{0,3}}\\?[\"']){_VALUE}"),
 )
+"""(one of these stands in the text, lower case; then this is looked for): long texts are mostly free of hints."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    hints: tuple[str, ...]
+    """Empty: always looked for."""
+    pattern: re.Pattern[str]
+
+
+_BUILT_IN = tuple(_Look(hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in _LOOKS)
 
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """The rules in force. `names` are further field names, `patterns` further regular expressions for texts."""
+    """The rules in force."""
 
     names: frozenset[str] = NAMES
-    whole: re.Pattern[str] = re.compile("|".join(_LOOKS))
-    after: re.Pattern[str] = re.compile("|".join(_KEPT), re.IGNORECASE)
+    looks: tuple[_Look, ...] = _BUILT_IN
 
     @classmethod
     def of(cls, names: Iterable[str] = (), patterns: Iterable[str] = ()) -> Masking:
-        """The built-in rules and these."""
+        """The built-in rules, further field names and further regular expressions for texts."""
         extra = []
         for pattern in patterns:
             try:
-                re.compile(pattern)
+                extra.append(_Look((), re.compile(pattern)))
             except re.error as error:
                 raise ConfigError(f"mask_patterns: {pattern!r} is no regular expression: {error}") from error
-            extra.append(f"(?:{pattern})")
-        return cls(NAMES | {_plain_name(n) for n in names}, re.compile("|".join((*_LOOKS, *extra))))
+        return cls(NAMES | {_plain_name(n) for n in names}, (*_BUILT_IN, *extra))
 
     def text(self, text: str) -> str:
         """The text with everything that looks like a secret masked."""
-        masked = self.whole.sub(MASK, text)
-        return self.after.sub(_keep_front, masked)
+        lower = text.lower()
+        for look in self.looks:
+            if not look.hints or any(hint in lower for hint in look.hints):
+                text = look.pattern.sub(_keep_front, text)
+        return text
 
     def value(self, value: Any) -> Any:
         """JSON with its secrets masked; the very same object where there is none."""
@@ -102,7 +126,8 @@ class Masking:
 
 
 def _keep_front(match: re.Match[str]) -> str:
-    return next((group for group in match.groups() if group), "") + MASK
+    kept = match.groupdict().get("a") or ""
+    return kept + MASK if len(match.group()) > len(kept) else match.group()
 
 
 def _plain_name(name: str) -> str:
