@@ -53,7 +53,7 @@ class Rule(Own):
 
     def warning(self, record: CallRecord, before: Sequence[CallRecord], spec: ToolSpec | None) -> str | None:
         """What the model is told beside the result of `record`, if it is the repetition that is warned of."""
-        if not self.warn or _polls(spec):
+        if not self.warn or _polls(spec) or record.result.status in UNCOUNTED:
             return None
         if streaks([*before, record]).get(signature(record.call), 0) != self.warn:
             return None
