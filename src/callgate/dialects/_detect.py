@@ -3,13 +3,17 @@
 One law: the tables are the truth, and the first row that fits wins, so the most specific rows stand first. A template
 tells what the model was taught and is asked before the name; what neither tells is None, never a guess.
 
-To teach it a model: one row in `_NAMES`; a template with new markup: one row in `_TEMPLATES`.
+To teach it a model: one row in `_NAMES`; a template with new markup: one row in `_TEMPLATES`. A dialect without a row
+is found by its own openers and aliases, so that adding one needs no row here.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from callgate.dialects._spec import Dialect
 
 
 class _Marks(NamedTuple):
@@ -190,10 +194,20 @@ def detect(*, chat_template: str | None = None, model_name: str | None = None) -
     return _of_name(model_name) if model_name else None
 
 
+def _without_row() -> list[Dialect]:
+    from callgate import dialects  # plug look-up
+
+    rows = {marks.dialect for marks in _TEMPLATES} | {name for name, _ in _NAMES}
+    return [dialects.get(name) for name in dialects.names() if name not in rows]
+
+
 def _of_template(template: str) -> str | None:
     for marks in _TEMPLATES:
         if all(_has(template, need) for need in marks.needs) and not any(mark in template for mark in marks.without):
             return marks.dialect
+    for dialect in _without_row():
+        if any(opener in template for calls in dialect.calls for opener in (*calls.section, *calls.open)):
+            return dialect.name
     return None
 
 
@@ -203,4 +217,11 @@ def _has(template: str, need: str | tuple[str, ...]) -> bool:
 
 def _of_name(name: str) -> str | None:
     plain = _SEPARATORS.sub("-", name.strip().lower())
-    return next((dialect for dialect, pattern in _BY_NAME if pattern.search(plain)), None)
+    for dialect, pattern in _BY_NAME:
+        if pattern.search(plain):
+            return dialect
+    words = f"-{plain}-"
+    for new in _without_row():
+        if any(f"-{_SEPARATORS.sub('-', alias.lower())}-" in words for alias in new.aliases):
+            return new.name
+    return None
