@@ -1,0 +1,149 @@
+"""The laws of formats/: what is dumped is read back, whole or in any pieces; and the vendors' own clients agree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ollama import ChatResponse
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
+
+from callgate import Reply, formats
+from callgate.formats import ollama, openai
+from callgate.reply import Reader
+from callgate.types import BadCall, CallDelta, Delta, Finish, ReasoningDelta, TextDelta, ToolCall
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
+WORD = st.text("abcdefg_-.0123456789", min_size=1, max_size=12)
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+ARGUMENTS = st.dictionaries(TEXT, VALUE, max_size=4)
+USAGE = st.none() | st.fixed_dictionaries({"input": st.integers(0, 99), "output": st.integers(0, 99)})
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> Reply:
+    """Whole messages as a sound server ends them, and cut ones."""
+    finish = draw(st.sampled_from(["stop", "length", "content_filter", "error", "interrupted"]))
+    names = draw(st.lists(WORD, max_size=3))
+    ids = draw(st.lists(WORD, min_size=len(names), max_size=len(names), unique=True))
+    given_ = [draw(ARGUMENTS) for _ in names]
+    calls, incomplete = [], []
+    if finish == "stop":
+        calls = [ToolCall(i, n, a, k) for k, (i, n, a) in enumerate(zip(ids, names, given_, strict=True))]
+        finish = "tool_calls" if calls else "stop"
+    else:
+        texts = [json.dumps(a, ensure_ascii=False) for a in given_]
+        rows = enumerate(zip(ids, names, texts, strict=True))
+        incomplete = [BadCall(k, i, n, t, "unsound_end") for k, (i, n, t) in rows]
+    return Reply(
+        content=draw(TEXT | st.just("")),
+        reasoning=draw(TEXT | st.just("")),
+        calls=calls,
+        incomplete=incomplete,
+        finish=cast("Any", finish),
+        raw_finish=None if finish in ("error", "interrupted") else "stop" if finish == "tool_calls" else finish,
+        error="boom" if finish == "error" else None,
+        usage=None if finish in ("error", "interrupted") else draw(USAGE),
+    )
+
+
+def sound(reply: Reply) -> bool:
+    return reply.finish in ("stop", "tool_calls")
+
+
+def deltas_of(reply: Reply, sizes: list[int]) -> list[Delta]:
+    """The deltas of a reply, its texts cut into pieces of these sizes in turn."""
+
+    def cut(text: str) -> list[str]:
+        out, n = [], 0
+        while text:
+            size = sizes[n % len(sizes)]
+            out.append(text[:size])
+            text, n = text[size:], n + 1
+        return out
+
+    out: list[Delta] = [ReasoningDelta(piece) for piece in cut(reply.reasoning)]
+    out += [TextDelta(piece) for piece in cut(reply.content)]
+    for call in sorted([*reply.calls, *reply.incomplete], key=lambda c: c.index):
+        text = call.text if isinstance(call, BadCall) else json.dumps(call.arguments, ensure_ascii=False)
+        for n, piece in enumerate(cut(text)):
+            out.append(CallDelta(call.index, call.id if n == 0 else None, call.name if n == 0 else None, piece))
+    out += sorted([*reply.calls, *reply.incomplete], key=lambda c: c.index)
+    return [*out, Finish(reply.finish, reply.usage, reply.raw_finish, reply.error)]
+
+
+def dump(wire: str, deltas: list[Delta]) -> bytes:
+    records = formats.get(wire).Dumper(model="m").feed(deltas)
+    if wire == "ollama":
+        return "".join(json.dumps(record) + "\n" for record in records).encode()
+    end = "data: [DONE]\n\n" if any(isinstance(d, Finish) and d.reason != "interrupted" for d in deltas) else ""
+    return ("".join(f"data: {json.dumps(record)}\n\n" for record in records) + end).encode()
+
+
+def same(a: Reply, b: Reply) -> bool:
+    keys = [k for k in Reply.__slots__ if k != "problems"]
+    return all(getattr(a, key) == getattr(b, key) for key in keys)
+
+
+@pytest.mark.parametrize("wire", formats.names())
+@settings(deadline=None)
+@given(reply=replies(), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4), data=st.data())
+def test_what_is_dumped_is_read_back(wire: str, reply: Reply, sizes: list[int], data: st.DataObject) -> None:
+    body = dump(wire, deltas_of(reply, sizes))
+    reader = Reader(wire=wire)
+    step = data.draw(st.integers(1, max(1, len(body))))
+    for n in range(0, len(body), step):
+        reader.feed(body[n : n + step])
+    reader.finish()
+    assert same(reader.reply, reply)
+
+
+@pytest.mark.parametrize("module", [openai, ollama])
+@settings(deadline=None)
+@given(reply=replies().filter(lambda r: r.finish in ("stop", "tool_calls", "error")))
+def test_a_whole_dump_is_read_back(module: Any, reply: Reply) -> None:
+    body = json.dumps(module.dump_whole(reply, model="m")).encode()
+    reader = Reader(wire=module.__name__.rpartition(".")[2])
+    reader.feed(body)
+    reader.finish()
+    if reply.finish == "error":
+        assert reader.reply.error == reply.error
+    else:
+        assert same(reader.reply, reply)
+
+
+@settings(deadline=None)
+@given(reply=replies().filter(sound), sizes=st.lists(st.integers(1, 40), min_size=1))
+def test_the_openai_package_accumulates_the_same(reply: Reply, sizes: list[int]) -> None:
+    state = ChatCompletionStreamState()
+    for record in openai.Dumper(model="m").feed(deltas_of(reply, sizes)):
+        state.handle_chunk(ChatCompletionChunk.model_validate(record))
+    message = state.get_final_completion().choices[0].message
+    assert (message.content or "") == reply.content
+    found = [(c.id, c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls or ()]  # type: ignore[union-attr]
+    assert found == [(c.id, c.name, c.arguments) for c in reply.calls]
+
+
+@settings(deadline=None)
+@given(reply=replies().filter(sound), sizes=st.lists(st.integers(1, 40), min_size=1))
+def test_the_ollama_package_accumulates_the_same(reply: Reply, sizes: list[int]) -> None:
+    content, thinking, calls = "", "", []
+    for record in ollama.Dumper(model="m").feed(deltas_of(reply, sizes)):
+        message = ChatResponse(**record).message
+        content += message.content or ""
+        thinking += message.thinking or ""
+        calls += [(c.function.name, c.function.arguments) for c in message.tool_calls or ()]
+    assert (content, thinking) == (reply.content, reply.reasoning)
+    assert calls == [(c.name, c.arguments) for c in reply.calls]
+
+
+def test_every_format_is_found_by_its_file() -> None:
+    assert formats.names() == ("ollama", "openai")
