@@ -18,6 +18,7 @@ from typing import Any, Final
 from callgate.schema._compile import CompiledSchema
 from callgate.schema._look import MAX_LOOK, allowed_types, escape, follow, type_of
 from callgate.schema._loose import CutOff, Unreadable
+from callgate.schema._place import Place, items_of, list_of, pointer_of
 from callgate.schema._read import finite, load
 
 WORK: Final = 64
@@ -55,7 +56,7 @@ def fit(value: Any, compiled: CompiledSchema) -> Fit:
     """The value made to fit as far as possible; it may still be invalid."""
     walk = _Walk(compiled, SPARE + WORK * _size(value))
     try:
-        return walk.fit(value, compiled.root, _Place("", "", MAX_LOOK))
+        return walk.fit(value, compiled.root, Place("", "", MAX_LOOK))
     except (_GiveUp, RecursionError):
         return Fit(value)
 
@@ -70,30 +71,12 @@ def _size(value: Any) -> int:
     return count
 
 
-@dataclass(slots=True, frozen=True)
-class _Place:
-    """Where the walk is: in the schema, in the value, and how many steps remain."""
-
-    schema: str
-    value: str
-    left: int
-
-    def down(self, schema: str, value: str) -> _Place:
-        return _Place(f"{self.schema}/{schema}", f"{self.value}/{escape(value)}", self.left - 1)
-
-    def aside(self, schema: str) -> _Place:
-        return _Place(f"{self.schema}/{schema}", self.value, self.left - 1)
-
-    def jump(self, schema: str) -> _Place:
-        return _Place(schema, self.value, self.left - 1)
-
-
 class _Walk:
     def __init__(self, compiled: CompiledSchema, work: int) -> None:
         self.compiled = compiled
         self.work = work
 
-    def fit(self, value: Any, node: Any, at: _Place) -> Fit:
+    def fit(self, value: Any, node: Any, at: Place) -> Fit:
         """`value` against `node`; the same object comes back if it fits or nothing helps."""
         self.work -= 1 + (len(value) if isinstance(value, (dict, list)) else 0)
         if self.work < 0:
@@ -103,8 +86,8 @@ class _Walk:
         done = Fit(value)
         ref = node.get("$ref")
         if isinstance(ref, str) and isinstance(target := follow(ref, self.compiled.root), Mapping):
-            _take(done, self.fit(done.value, target, at.jump(_pointer(ref))))
-        for i, part in enumerate(_list(node.get("allOf"))):
+            _take(done, self.fit(done.value, target, at.jump(pointer_of(ref))))
+        for i, part in enumerate(list_of(node.get("allOf"))):
             _take(done, self.fit(done.value, part, at.aside(f"allOf/{i}")))
         _take(done, self._own(done.value, node, at))
         if isinstance(done.value, dict):
@@ -116,17 +99,17 @@ class _Walk:
                 _take(done, self._branches(done.value, node, at, word))
         return done
 
-    def _valid(self, at: _Place, value: Any) -> bool:
+    def _valid(self, at: Place, value: Any) -> bool:
         try:
             return self.compiled.valid_at(at.schema, value)
         except ValueError:  # what no validator takes (half characters): reported by the whole check
             return True
 
-    def _own(self, value: Any, node: Mapping[str, Any], at: _Place) -> Fit:
+    def _own(self, value: Any, node: Mapping[str, Any], at: Place) -> Fit:
         """By the node's own `type`, `enum` and `const`: for texts only, nothing else is ever converted."""
         if not isinstance(value, str) or not ({"type", "enum", "const"} & node.keys()):
             return Fit(value)
-        members = [node["const"]] if "const" in node else _list(node.get("enum"))
+        members = [node["const"]] if "const" in node else list_of(node.get("enum"))
         own = {key: node[key] for key in ("type", "enum", "const") if key in node}
         types = allowed_types(own)
         if members and "string" in types:
@@ -141,7 +124,7 @@ class _Walk:
             return Fit(candidate, [at.value])
         return Fit(value)
 
-    def _object(self, value: dict[str, Any], node: Mapping[str, Any], at: _Place) -> Fit:
+    def _object(self, value: dict[str, Any], node: Mapping[str, Any], at: Place) -> Fit:
         done = Fit(value)
         properties = node.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
@@ -167,23 +150,17 @@ class _Walk:
         return done
 
     def _optional(self, key: str, node: Mapping[str, Any]) -> bool:
-        return key not in _list(node.get("required")) and key not in _list(_mapping(self.compiled.root).get("required"))
+        return key not in list_of(node.get("required")) and key not in list_of(
+            _mapping(self.compiled.root).get("required")
+        )
 
-    def _array(self, value: list[Any], node: Mapping[str, Any], at: _Place) -> Fit:
+    def _array(self, value: list[Any], node: Mapping[str, Any], at: Place) -> Fit:
         done = Fit(value)
-        items: Any = node.get("items")
-        first = _list(node.get("prefixItems"))
-        word = "prefixItems"
-        if isinstance(items, list):  # before 2020-12
-            items, first, word = node.get("additionalItems"), items, "items"
-        rest = "additionalItems" if word == "items" else "items"
         for i, child in enumerate(value):
-            if i < len(first):
-                part = self.fit(child, first[i], at.down(f"{word}/{i}", str(i)))
-            elif isinstance(items, Mapping):
-                part = self.fit(child, items, at.down(rest, str(i)))
-            else:
+            where = items_of(node, i)
+            if where is None:
                 break
+            part = self.fit(child, where[1], at.down(where[0], str(i)))
             if part.cost:
                 if done.value is value:
                     done.value = list(value)
@@ -192,10 +169,10 @@ class _Walk:
                 done.dropped += part.dropped
         return done
 
-    def _branches(self, value: Any, node: Mapping[str, Any], at: _Place, word: str) -> Fit:
+    def _branches(self, value: Any, node: Mapping[str, Any], at: Place, word: str) -> Fit:
         """The branch that fits after the fewest changes; a draw between different values decides nothing."""
         found: list[Fit] = []
-        for i, part in enumerate(_list(node[word])):
+        for i, part in enumerate(list_of(node[word])):
             place = at.aside(f"{word}/{i}")
             one = self.fit(value, part, place)
             if self._valid(place, one.value):
@@ -215,16 +192,6 @@ def _take(done: Fit, part: Fit) -> None:
 
 def _mapping(node: Any) -> Mapping[str, Any]:
     return node if isinstance(node, Mapping) else {}
-
-
-def _list(node: Any) -> list[Any]:
-    return node if isinstance(node, list) else []
-
-
-def _pointer(ref: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(ref[1:])
 
 
 def _same(a: Any, b: Any) -> bool:

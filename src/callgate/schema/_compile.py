@@ -31,7 +31,7 @@ class CompiledSchema:
     """A schema with its validators. Made by `compile_schema`; safe to share between threads."""
 
     __slots__ = (
-        "_masked",
+        "_own",
         "_registry",
         "_subs",
         "check",
@@ -61,7 +61,7 @@ class CompiledSchema:
         """What the tool's own types refuse beyond the schema."""
         self.plain = self.known is None and check is None
         self._registry: Any = None
-        self._masked: Any = None
+        self._own: dict[str, Any] = {}
         self._subs: dict[str, Any] = {"": self.valid}
 
     def valid_at(self, pointer: str, value: Any) -> bool:
@@ -81,11 +81,13 @@ class CompiledSchema:
             return [(f"/{escape(key)}", f"unknown argument; {hint}") for key in value if key not in self.known]
         return self.check(value) if self.check is not None else []
 
-    def errors(self, value: Any) -> list[Any]:
-        """jsonschema-rs's own errors, for `_explain`; values never stand in their messages."""
-        if self._masked is None:
-            self._masked = _validator(self.root, mask="the value")
-        return list(self._masked.iter_errors(value))
+    def own_errors(self, pointer: str, node: Mapping[str, Any], value: Any) -> list[Any]:
+        """jsonschema-rs's errors for the part at `pointer`, reduced to `node`; values never stand in their messages."""
+        found = self._own.get(pointer)
+        if found is None:
+            draft = {"$schema": self.root["$schema"]} if isinstance(self.root, dict) and "$schema" in self.root else {}
+            found = self._own[pointer] = _validator({**draft, **node}, mask="the value")
+        return list(found.iter_errors(value))
 
 
 _URI: Final = "urn:callgate:schema"

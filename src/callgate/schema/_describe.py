@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_type_hints
 
 from callgate.errors import ToolError
-from callgate.schema._explain import pointer, show
+from callgate.schema._explain import is_secret, pointer, show
 from callgate.schema._tidy import tidy
 
 PLAIN: Final = (str, int, float, bool, Any, object, type(None), inspect.Parameter.empty)
@@ -41,8 +41,8 @@ class Description:
     """Injected parameters with a default."""
     demanding: frozenset[str] = frozenset()
     """Parameters whose types say more than their schema (dates, validators, constraints of classes)."""
-    positional: tuple[str, ...] = ()
-    """Parameters that can only be given by position."""
+    positional: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter that can only be given by position -> its default."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Parameter name -> the pydantic Field that stands where its default should."""
 
@@ -53,7 +53,7 @@ class Description:
             try:
                 self.adapters[name].validate_python(arguments[name])
             except Exception as error:  # pydantic's, or a validator's own
-                errors += _errors(name, error)
+                errors += _errors(name, error, self.schema)
         return errors
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Description:
             try:
                 values[name] = adapter.validate_python(value)
             except Exception as error:
-                errors += _errors(name, error)
+                errors += _errors(name, error, self.schema)
         for name, info in self.defaults.items():
             if name not in arguments:
                 values[name] = info.get_default(call_default_factory=True)
@@ -109,7 +109,7 @@ def describe(
         injected=from_run,
         optional=frozenset(p.name for p in parameters if p.name in from_run and p.default is not p.empty),
         demanding=frozenset(p.name for p in described.values() if not _is_plain(p.annotation)),
-        positional=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY),
+        positional={p.name: p.default for p in parameters if p.kind is p.POSITIONAL_ONLY},
         defaults={
             p.name: p.default for p in described.values() if _is_field(p.default) and not p.default.is_required()
         },
@@ -258,7 +258,7 @@ def _is_plain(annotation: Any) -> bool:
         return False
 
 
-def _errors(name: str, error: Exception) -> list[tuple[str, str]]:
+def _errors(name: str, error: Exception, schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     """An exception of a validation as (pointer, message), without addresses of documentation."""
     listed = getattr(error, "errors", None)
     if not callable(listed):
@@ -267,8 +267,8 @@ def _errors(name: str, error: Exception) -> list[tuple[str, str]]:
     for row in listed(include_url=False, include_context=False, include_input=True):
         path = [part for part in row["loc"] if isinstance(part, int) or "[" not in part]
         message = row["msg"][:1].lower() + row["msg"][1:]
-        got = "" if isinstance(row["input"], (dict, list)) else f", got {show(row['input'])}"
-        rows.append((pointer([name, *path]), message + got))
+        hidden = isinstance(row["input"], (dict, list)) or is_secret([name, *path], schema)
+        rows.append((pointer([name, *path]), message if hidden else f"{message}, got {show(row['input'])}"))
     return rows
 
 

@@ -2,113 +2,194 @@
 
 One law: one error a line, `pointer: what was expected, what came`; values of fields marked secret (`writeOnly`,
 `format: password`) are never quoted.
+
+Theory of operation. The walk goes down only where the value fails, one alternative of an `anyOf` at most, so it costs
+no more than the check (a validator's own list of errors takes all alternatives at every level: a recursive schema makes
+it exponential). What a node says of the value itself is asked of jsonschema-rs, without its sub-schemas.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from callgate.schema._look import escape, follow, property_schema, type_of
+from callgate.schema._look import MAX_LOOK, allowed_types, escape, follow, property_schema, type_of
+from callgate.schema._place import Place, items_of, list_of, pointer_of
+
+if TYPE_CHECKING:
+    from callgate.schema._compile import CompiledSchema
 
 MAX_ERRORS: Final = 20
 """A model mends some errors at a time; a thousand are one."""
 SHOWN: Final = 60
 """Characters of a value that are quoted."""
+_BELOW: Final = frozenset(
+    {"properties", "items", "prefixItems", "additionalItems", "$ref", "allOf", "anyOf", "oneOf", "$defs", "definitions"}
+)
+_WORDS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+_DEEP: Final = frozenset(
+    {"not", "if", "then", "else", "contains", "dependentSchemas", "dependencies", "propertyNames", "patternProperties"}
+    | {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"}
+)
 
 Error = tuple[str, str]
 
 
-def explain(errors: Sequence[Any], value: Any, root: Any) -> list[Error]:
-    """jsonschema-rs's errors as (pointer, message), each field once, at most MAX_ERRORS."""
+def explain(value: Any, compiled: CompiledSchema) -> list[Error]:
+    """Why a value does not fit, as (pointer, message): each error once, at most MAX_ERRORS."""
     found: dict[Error, None] = {}
-    for error in errors:
-        for one in _one(error, value, root):
-            found[one] = None
-        if len(found) > MAX_ERRORS:
-            break
-    rows = list(found)
-    if len(rows) > MAX_ERRORS:
-        rows = [*rows[:MAX_ERRORS], ("", f"and more; the first {MAX_ERRORS} errors are listed")]
-    return rows
+    for error in _Walk(compiled).of(value, compiled.root, Place("", "", MAX_LOOK), ()):
+        if len(found) == MAX_ERRORS and error not in found:
+            return [*found, ("", f"and more; the first {MAX_ERRORS} errors are listed")]
+        found[error] = None
+    return list(found) or [("", "does not fit the schema")]
 
 
-def pointer(path: Sequence[Any]) -> str:
-    """A path as a JSON pointer."""
-    return "".join(f"/{escape(str(part))}" for part in path)
+class _Walk:
+    def __init__(self, compiled: CompiledSchema) -> None:
+        self.compiled = compiled
 
+    def of(self, value: Any, node: Any, at: Place, path: tuple[Any, ...]) -> Iterator[Error]:
+        """The errors of one part of the value against one part of the schema."""
+        if at.left <= 0 or self.compiled.valid_at(at.schema, value):
+            return
+        if not isinstance(node, Mapping):
+            yield at.value, "not allowed here"
+            return
+        found = False
+        for error in self._parts(value, node, at, path):
+            found = True
+            yield error
+        if not found:
+            words = ", ".join(sorted(_DEEP & node.keys())) or "schema"
+            yield at.value, f"does not meet the conditions of `{words}`{self._got(value, path)}"
 
-def _one(error: Any, value: Any, root: Any) -> list[Error]:
-    path = list(error.instance_path)
-    at, kind, name = pointer(path), error.kind, type(error.kind).__name__
-    if name == "Required":
-        return [(f"{at}/{escape(str(kind.property))}", "missing")]
-    if name in ("AdditionalProperties", "UnevaluatedProperties"):
-        known = _known(error, root)
-        hint = f"; known: {', '.join(known)}" if known else "; none is taken here"
-        return [(f"{at}/{escape(str(key))}", f"unknown argument{hint}") for key in kind.unexpected]
-    got = "" if _secret(path, root) else f", got {show(_at(value, path))}"
-    match name:
-        case "Type":
-            return [(at, f"expected {_types(kind.types)}{got}")]
-        case "Enum":
-            return [(at, f"expected one of {_options(kind.options)}{got}")]
-        case "Constant":
-            return [(at, f"expected {_json(kind.expected_value)}{got}")]
-        case "AnyOf" | "OneOfNotValid":
-            return _branches(error, value, root, got)
-        case "FalseSchema":
-            return [(at, "not allowed here")]
-        case "OneOfMultipleValid":
-            return [(at, f"fits more than one of the alternatives, must fit exactly one{got}")]
-        case _:
-            return [(at, error.message.replace("the value", "the value", 1) + got)]
+    def _parts(self, value: Any, node: Mapping[str, Any], at: Place, path: tuple[Any, ...]) -> Iterator[Error]:
+        ref = node.get("$ref")
+        if isinstance(ref, str):
+            yield from self.of(value, follow(ref, self.compiled.root), at.jump(pointer_of(ref)), path)
+        for i, part in enumerate(list_of(node.get("allOf"))):
+            yield from self.of(value, part, at.aside(f"allOf/{i}"), path)
+        for word in ("anyOf", "oneOf"):
+            if word in node:
+                yield from self._branches(value, list_of(node[word]), at.aside(word), path)
+        for error in self.compiled.own_errors(at.schema, _shallow(node), value):
+            yield from self._own(error, value, node, at.value, path)
+        if isinstance(value, dict):
+            yield from self._object(value, node, at, path)
+        elif isinstance(value, list):
+            for i, child in enumerate(value):
+                where = items_of(node, i)
+                if where:
+                    yield from self.of(child, where[1], at.down(where[0], str(i)), (*path, i))
 
+    def _object(
+        self, value: dict[str, Any], node: Mapping[str, Any], at: Place, path: tuple[Any, ...]
+    ) -> Iterator[Error]:
+        properties, extra = node.get("properties"), node.get("additionalProperties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        for key, child in value.items():
+            if key in properties:
+                place = at.down(f"properties/{escape(key)}", key)
+                yield from self.of(child, properties[key], place, (*path, key))
+            elif isinstance(extra, Mapping) and "patternProperties" not in node:
+                yield from self.of(child, extra, at.down("additionalProperties", key), (*path, key))
 
-def _branches(error: Any, value: Any, root: Any, got: str) -> list[Error]:
-    """No alternative fits: the errors of the one that came closest, or the types that would do."""
-    at = pointer(list(error.instance_path))
-    here = len(list(error.instance_path))
-    branches = [list(branch) for branch in error.kind.context]
-    deeper = [branch for branch in branches if not any(_shallow(one, here) for one in branch)]
-    if len(deeper) == 1:
-        return [row for one in deeper[0] for row in _one(one, value, root)]
-    wanted = [_wanted(branch) for branch in branches]
-    if all(wanted):
-        return [(at, f"expected {' or '.join(dict.fromkeys(w for w in wanted if w))}{got}")]
-    return [(at, f"fits none of the {len(branches)} alternatives{got}")]
+    def _branches(self, value: Any, parts: list[Any], at: Place, path: tuple[Any, ...]) -> Iterator[Error]:
+        """No alternative fits: the errors of the only one that could, or what any of them would take."""
+        if any(self.compiled.valid_at(f"{at.schema}/{i}", value) for i in range(len(parts))):
+            if sum(self.compiled.valid_at(f"{at.schema}/{i}", value) for i in range(len(parts))) > 1:
+                yield at.value, f"fits more than one of the alternatives, must fit exactly one{self._got(value, path)}"
+            return
+        root = self.compiled.root
+        near = [i for i, part in enumerate(parts) if type_of(value) in allowed_types(part, root)]
+        named = [i for i in near if self._named(value, parts[i])]
+        near = named if len(named) == 1 else near
+        if len(near) == 1 and isinstance(value, (dict, list)):
+            yield from self.of(value, parts[near[0]], at.aside(str(near[0])), path)
+            return
+        wanted = [self._wanted(part) for part in parts]
+        if near and isinstance(value, (dict, list)):
+            yield at.value, f"fits none of the {len(parts)} alternatives: {' or '.join(dict.fromkeys(wanted))}"
+        else:
+            yield at.value, f"expected {' or '.join(dict.fromkeys(wanted))}{self._got(value, path)}"
 
+    def _named(self, value: Any, part: Any) -> bool:
+        """Whether a branch's constants (a discriminator) stand in the value."""
+        if not isinstance(value, dict):
+            return False
+        root = self.compiled.root
+        constants = {
+            key: options
+            for key in value
+            if (options := list_of(_options_of(_resolved(property_schema(part, key, root), root))))
+        }
+        return bool(constants) and all(value[key] in options for key, options in constants.items())
 
-def _shallow(error: Any, depth: int) -> bool:
-    return len(list(error.instance_path)) <= depth and type(error.kind).__name__ in ("Type", "Enum", "Constant")
+    def _wanted(self, part: Any) -> str:
+        here = _resolved(part, self.compiled.root)
+        options = _options_of(here)
+        if options:
+            return f"one of {_listed(options)}" if len(options) > 1 else _json(options[0])
+        types = allowed_types(part, self.compiled.root)
+        if "properties" in here and "object" in types:
+            return f"an object with {', '.join(map(str, here.get('required') or here['properties'])) or 'no fields'}"
+        return _types(types - {"integer"} if "number" in types else types)
 
-
-def _wanted(branch: Sequence[Any]) -> str | None:
-    for error in branch:
-        match type(error.kind).__name__:
+    def _own(self, error: Any, value: Any, node: Mapping[str, Any], at: str, path: tuple[Any, ...]) -> Iterator[Error]:
+        """One of jsonschema-rs's errors about the value itself."""
+        kind = error.kind
+        match type(kind).__name__:
+            case "Required":
+                yield f"{at}/{escape(str(kind.property))}", "missing"
+            case "AdditionalProperties":
+                known = ", ".join(map(str, node.get("properties") or ()))
+                hint = f"; known: {known}" if known else "; none is taken here"
+                for key in kind.unexpected:
+                    yield f"{at}/{escape(str(key))}", f"unknown argument{hint}"
             case "Type":
-                return _types(error.kind.types)
+                yield at, f"expected {_types(kind.types)}{self._got(value, path)}"
             case "Enum":
-                return f"one of {_options(error.kind.options)}"
+                yield at, f"expected one of {_listed(list_of(node.get('enum')))}{self._got(value, path)}"
             case "Constant":
-                return _json(error.kind.expected_value)
-    return None
+                yield at, f"expected {_json(node.get('const'))}{self._got(value, path)}"
+            case _:
+                yield at, error.message + self._got(value, path)
+
+    def _got(self, value: Any, path: Sequence[Any]) -> str:
+        return "" if is_secret(path, self.compiled.root) else f", got {show(value)}"
+
+
+def _shallow(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node says of the value itself: its sub-schemas taken out, the names of its properties kept."""
+    out = {key: value for key, value in node.items() if key not in _BELOW | _WORDS | _DEEP}
+    if isinstance(out.get("additionalProperties"), Mapping):
+        del out["additionalProperties"]
+    if "additionalProperties" in out:
+        out["properties"] = {key: {} for key in node.get("properties") or ()}
+        if "patternProperties" in node:
+            out["patternProperties"] = {key: {} for key in node["patternProperties"]}
+    return out
+
+
+def _options_of(node: Mapping[str, Any]) -> list[Any]:
+    return [node["const"]] if "const" in node else list_of(node.get("enum"))
 
 
 def _types(types: Any) -> str:
-    names = [types] if isinstance(types, str) else sorted(types)
-    return " or ".join(names)
+    names = [types] if isinstance(types, str) else sorted(types, key=lambda name: (name == "null", name))
+    return " or ".join(names) if len(names) < 7 else "any value"
 
 
-def _options(options: Any) -> str:
-    values = json.loads(options) if isinstance(options, str) else options
-    shown = ", ".join(_json(option) for option in values[:40])
-    return shown + (f" and {len(values) - 40} more" if len(values) > 40 else "")
+def _listed(options: Sequence[Any]) -> str:
+    shown = ", ".join(_json(option) for option in options[:40])
+    return shown + (f" and {len(options) - 40} more" if len(options) > 40 else "")
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 3 * SHOWN else f"{text[: 3 * SHOWN]}…"
 
 
 def show(value: Any) -> str:
@@ -116,34 +197,17 @@ def show(value: Any) -> str:
     kind = type_of(value)
     if kind in ("array", "object"):
         return f"an {kind}" if value else f"an empty {kind}"
-    text = _json(value)
+    text = json.dumps(value if kind != "string" else value[: SHOWN + 1], ensure_ascii=False)
     text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return text if kind in ("null", "boolean") else f"the {'number' if kind != 'string' else kind} {text}"
 
 
-def _at(value: Any, path: Sequence[Any]) -> Any:
-    for part in path:
-        value = value[part]
-    return value
+def pointer(path: Sequence[Any]) -> str:
+    """A path as a JSON pointer."""
+    return "".join(f"/{escape(str(part))}" for part in path)
 
 
-def _known(error: Any, root: Any) -> list[str]:
-    """The names that the failing object schema does know."""
-    node: Any = root
-    for part in list(error.schema_path)[:-1]:
-        if isinstance(node, Mapping) and isinstance(node.get("$ref"), str) and part not in node:
-            node = follow(node["$ref"], root)
-        if part == "$ref":
-            node = follow(node["$ref"], root) if isinstance(node, Mapping) else None
-        elif isinstance(node, Mapping):
-            node = node.get(part)
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
-            node = node[part]
-    known = node.get("properties") if isinstance(node, Mapping) else None
-    return list(known)[:30] if isinstance(known, Mapping) else []
-
-
-def _secret(path: Sequence[Any], root: Any) -> bool:
+def is_secret(path: Sequence[Any], root: Any) -> bool:
     """Whether a field on this path is marked secret."""
     node: Any = root
     for part in path:
@@ -156,10 +220,8 @@ def _secret(path: Sequence[Any], root: Any) -> bool:
 
 def _marked(node: Any, root: Any) -> bool:
     here = _resolved(node, root)
-    if here.get("writeOnly") is True or here.get("format") == "password":
-        return True
-    parts = [part for word in ("anyOf", "oneOf", "allOf") for part in here.get(word, ()) if isinstance(part, Mapping)]
-    return any(part.get("writeOnly") is True or part.get("format") == "password" for part in parts)
+    parts = [part for word in ("anyOf", "oneOf", "allOf") for part in list_of(here.get(word))]
+    return any(part.get("writeOnly") is True or part.get("format") == "password" for part in [here, *parts] if part)
 
 
 def _resolved(node: Any, root: Any) -> Mapping[str, Any]:

@@ -10,7 +10,8 @@ due, a key is due, or something ended and a comma or a closer is due. The libert
  1. typographic and full-width quotes, colons, commas, brackets as structure; single quotes; keys without quotes;
  2. Python's literals, numbers like `.5` and `5.`; trailing commas; comments; raw control characters in strings;
  3. a backslash before a character that needs none stands for itself;
- 4. a quote that is not followed by structure belongs to the string, if such quotes come in pairs.
+ 4. a quote that is not followed by structure belongs to the string, if such quotes come in pairs;
+ 5. plain words where a value is due are a text; a word with signs or digits might be code, and is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ KEY_LOOK: Final = 200
 _SPACE = re.compile(r"(?:[\s\ufeff\u200b]+|//[^\n]*|#[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_$][\w$-]*")
+_BARE = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+)*(?![\w.(\[{'\"])")
+_NOT_TEXT: Final = frozenset(["true", "false", "null", "none", "nil", "nan", "inf", "infinity", "undefined"])
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
@@ -41,7 +44,21 @@ _PLAIN: Final = {q: re.compile(rf"[^\\{''.join(ends)}]+") for q, ends in _QUOTES
 _ANY_QUOTE = f"\"'{_DOUBLE}{_SINGLE}"
 _GAP = r"[\s\ufeff\u200b]*"
 _COMMENT = r"//|/\*|\#"
-_KEY = rf"[{_ANY_QUOTE}][^{_ANY_QUOTE}\n]{{0,{KEY_LOOK}}}(?:\Z|[{_ANY_QUOTE}]{_GAP}(?:\Z|[:：]))"
+
+
+def _key(opener: str, closer: str) -> str:
+    """A key that is followed by a colon, or is too long or too cut off to tell."""
+    inside = rf"(?:[^{closer}\\\n]|\\.)"
+    return rf"{opener}(?:{inside}{{{KEY_LOOK}}}|{inside}{{0,{KEY_LOOK}}}(?:\Z|[{closer}]{_GAP}(?:\Z|[:：])))"
+
+
+_KEY = (
+    "(?:"
+    + "|".join(
+        (_key('"', '"'), _key("'", "'"), _key(f"[{_DOUBLE}]", _DOUBLE + '"'), _key(f"[{_SINGLE}]", _SINGLE + "'"))
+    )
+    + ")"
+)
 _AFTER_KEY = re.compile(rf"{_GAP}(?:\Z|[:：])")
 _IN_OBJECT = re.compile(
     rf"{_GAP}(?:\Z|[}}｝]|{_COMMENT}|[,，]{_GAP}(?:\Z|[}}｝]|{_COMMENT}|{_KEY}|[A-Za-z_$][\w$-]*{_GAP}[:：]))"
@@ -111,6 +128,11 @@ class Loose:
             self.pos = word.end()
             self._liberty(word.group()[0] in "TFN", "Python literals")
             return self._ended(_WORDS[word.group()])
+        bare = _BARE.match(self.text, self.pos)
+        if bare and bare.group().casefold() not in _NOT_TEXT and self._closes(bare.end(), False):
+            self.pos = bare.end()
+            self._liberty(True, "text without quotes")
+            return self._ended(bare.group())
         if (word.end() if word else self.pos + 1) == len(self.text) and (word or char in "-.+"):
             raise CutOff
         raise self._unexpected("a value")
@@ -210,7 +232,7 @@ class Loose:
                 out.append(run.group())
                 pos = run.end()
             if pos >= len(text):
-                raise CutOff
+                raise self._endless(start, inner)
             char = text[pos]
             if char == "\\":
                 piece, pos, lone = self._escape(pos)
@@ -232,6 +254,11 @@ class Loose:
         self._liberty(kept, "a lone backslash")
         self._liberty(re.search(r"[\x00-\x1f]", text[start:pos]) is not None, "raw control characters")
         return value
+
+    def _endless(self, start: int, inner: int) -> Exception:
+        if inner and self.text.rstrip().endswith(("}", "]")):
+            return Unreadable(f"quotes are missing or not escaped in the string at character {start}")
+        return CutOff()
 
     def _closes(self, pos: int, key: bool) -> bool:
         after = _AFTER_KEY if key else _IN_OBJECT if self._in_object else _IN_ARRAY

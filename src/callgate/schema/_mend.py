@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from callgate.schema._coerce import fit
 from callgate.schema._compile import CompiledSchema
-from callgate.schema._explain import explain
+from callgate.schema._explain import explain, show
 from callgate.schema._look import escape
 from callgate.schema._loose import MAX_DEPTH, CutOff, Unreadable
 from callgate.schema._read import _DECODE, Read, half_characters, read_text
@@ -121,7 +121,7 @@ def _checked(read: Read, compiled: CompiledSchema, *, survey: bool = True) -> Me
     if value is None and "object" in compiled.types and not _wants_null(compiled):
         value = {}
     if compiled.wants_object and not isinstance(value, dict):
-        return Mended("malformed", errors=[("", f"expected an object, got {_kind(value)}")], notes=notes)
+        return Mended("malformed", errors=[("", f"expected an object, got {show(value)}")], notes=notes)
     if survey:
         for pointer, problem in odd_parts(value):
             return Mended("invalid", value, repaired, errors=[(pointer or "", problem)], notes=notes)
@@ -131,20 +131,13 @@ def _checked(read: Read, compiled: CompiledSchema, *, survey: bool = True) -> Me
         value, coerced = done.value, done.coerced
         notes += [f"{pointer}: null dropped, the parameter is optional" for pointer in done.dropped]
         if not done.cost or not compiled.valid(value):
-            errors = explain(compiled.errors(value), value, compiled.root)
-            return Mended("invalid", value, repaired, coerced, errors, notes)
+            return Mended("invalid", value, repaired, coerced, explain(value, compiled), notes)
     refused = compiled.refusals(value)
     return Mended("invalid" if refused else "ok", value, repaired, coerced, refused, notes)
 
 
 def _wants_null(compiled: CompiledSchema) -> bool:
     return "null" in compiled.types and len(compiled.types) < 7
-
-
-def _kind(value: Any) -> str:
-    from callgate.schema._explain import show
-
-    return show(value)
 
 
 def odd_parts(value: Any) -> Iterator[tuple[str | None, str]]:

@@ -15,16 +15,13 @@ from callgate.schema._loose import MAX_DEPTH, CutOff, Loose, Unreadable
 
 MAX_TEXT: Final = 32_000_000
 """Characters of one call's arguments; a file of 30 MB does not belong into a tool call."""
-MAX_GUESS: Final = 20_000
-"""Characters up to which the last resort (json_repair, not linear) is tried."""
 MAX_CODED: Final = 3
 """How often JSON may be wrapped into a JSON string."""
 
-_TAIL = re.compile(r"t(r(ue?)?)?|f(a(l(se?)?)?)?|n(u(ll?)?)?|-|\.|(\.\d+)?[eE][+-]?|\\u[0-9a-fA-F]{0,3}", re.ASCII)
+_TAIL = re.compile(r"t(r(ue?)?)?|f(a(l(se?)?)?)?|n(u(ll?)?)?|-|\.|(\.\d+)?[eE][+-]?|\\?u[0-9a-fA-F]{0,3}", re.ASCII)
 _ASSIGNED = re.compile(r"[\"'“”‘’]\s*[:：]")
 _START = re.compile(r"[{｛]")
 _HALF = re.compile(r"[\ud800-\udfff]")
-_SKELETON = re.compile(r"[\s\"'{}\[\]:,\\]+")
 
 
 @dataclass(slots=True)
@@ -182,15 +179,9 @@ def _repair(text: str, container: str | None) -> Read:
     if start is None or _in_list(text, start.start()):
         raise Unreadable("no JSON object in the text" if container else "not JSON")
     loose = Loose(text)
-    try:
-        value = loose.read(start.start())
-        before, after = text[: start.start()], text[loose.pos :]
-        _check_prose(before, after)
-    except Unreadable as error:
-        guessed = _last_resort(text.strip())
-        if guessed is None:
-            raise error from None
-        return Read(guessed, ["structure that only a lenient parser could read"])
+    value = loose.read(start.start())
+    before, after = text[: start.start()], text[loose.pos :]
+    _check_prose(before, after)
     prose = "text around the object"
     liberties = [*([prose] if before.strip() or after.strip() else []), *loose.notes]
     notes = [note for note in loose.notes if note.startswith("duplicate key")]
@@ -207,63 +198,6 @@ def _check_prose(before: str, after: str) -> None:
         raise Unreadable("there are fields outside the object")
     if _START.search(after):
         raise Unreadable("more than one object")
-
-
-def _last_resort(text: str) -> Any:
-    """json_repair's reading, if it is faithful: same words in the same order, only keys that were written as keys.
-
-    None otherwise. It closes what is open and drops what it cannot place, so only closed texts come here, and nothing
-    with quotes in doubt comes out.
-    """
-    if (
-        len(text) > MAX_GUESS
-        or text[:1] != "{"
-        or text[-1:] != "}"
-        or re.search(r"\b(?:NaN|Infinity)\b|undefined|\.\.\.", text)
-    ):
-        return None
-    repair = _load_json_repair()
-    try:
-        value = repair(text, skip_json_loads=True)
-        if not isinstance(value, dict) or deeper(value, MAX_DEPTH):
-            return None
-        back = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError, TypeError, IndexError):
-        return None
-    if _SKELETON.sub("", back) != _SKELETON.sub("", text) or back.count("{") != text.count("{"):
-        return None
-    return value if all(_plainly_written(part, text) for part in _walk(value)) else None
-
-
-def _walk(value: Any) -> list[tuple[str, str]]:
-    """Every key ("key", k) and every string ("text", s) inside."""
-    found: list[tuple[str, str]] = []
-    todo = [value]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, dict):
-            found += [("key", key) for key in item]
-            todo += item.values()
-        elif isinstance(item, list):
-            todo += item
-        elif isinstance(item, str):
-            found.append(("text", item))
-    return found
-
-
-def _plainly_written(part: tuple[str, str], text: str) -> bool:
-    kind, words = part
-    if re.search(r"[\"{}\[\]\\\n:,]", words):
-        return False
-    if kind == "key":
-        return re.search(rf"[\"']?{re.escape(words)}[\"']?\s*:", text) is not None
-    return words in text
-
-
-def _load_json_repair() -> Any:
-    import json_repair
-
-    return json_repair.loads
 
 
 def half_characters(text: str) -> bool:

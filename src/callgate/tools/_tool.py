@@ -190,7 +190,7 @@ def _bound(
         except LookupError:
             if name not in made.optional:
                 raise
-    positional = [values.pop(name) for name in made.positional if name in values]
+    positional = [values.pop(name, default) for name, default in made.positional.items()]
     return functools.partial(function, *positional, **values)
 
 
