@@ -238,6 +238,9 @@ class Mouth:
     def _unreachable(self, error: Exception) -> ProviderError:
         aiohttp = _aiohttp()
         words = self._words(error)
+        if isinstance(error, aiohttp.ClientResponseError):
+            said = hide(" ".join(error.message.split())[:200], self._secret)
+            return ProtocolBroken(f"{self.name}: what {self.shown} sent is not HTTP: {said}", provider=self.name)
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return Unreachable(f"{self.name}: {self.shown}: no such host ({words})", provider=self.name)
         if isinstance(error, aiohttp.ClientSSLError):
