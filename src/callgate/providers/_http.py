@@ -43,6 +43,8 @@ MAX_BODY = 8 * 1024 * 1024
 """Bytes of an answer that is read whole (lists of models, error pages)."""
 _GRACE = 0.25
 """Seconds that a server gets to end a stream whose last record has come; then the connection is closed."""
+_LOOK = 1.0
+"""Seconds between two looks at a stream's clocks."""
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530})
 _PARSER = re.compile(r"pars|tool call|unmarshal|invalid character|grammar|template", re.IGNORECASE)
 
@@ -298,6 +300,7 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._last = self._started = self._loop.time()
         self._expired = ""
+        self._waiting = False
         self._timer: asyncio.TimerHandle | None = None
         self.taps: list[Callable[[bytes], None]] = []
         """Each is given every piece as it comes (recording)."""
@@ -306,8 +309,7 @@ class Stream:
     def _arm(self) -> None:
         timeout = self._mouth.timeout
         ends = [t for t in (_sum(self._last, timeout.idle), _sum(self._started, timeout.total)) if t is not None]
-        if ends:
-            self._timer = self._loop.call_at(min(ends), self._check)
+        self._timer = self._loop.call_at(min([*ends, self._loop.time() + _LOOK]), self._check)
 
     def _check(self) -> None:
         now, timeout = self._loop.time(), self._mouth.timeout
@@ -315,13 +317,23 @@ class Stream:
             self._expired = f"no end within timeout.total = {timeout.total:g} s"
         elif timeout.idle is not None and now - self._last >= timeout.idle:
             self._expired = f"silence for timeout.idle = {timeout.idle:g} s"
+        elif self._waiting and self._lost():
+            self._expired = "bytes that are not HTTP"
         if self._expired:
             self._response.close()
         else:
             self._arm()
 
+    def _lost(self) -> bool:
+        """Whether the connection is gone without the reader having been told (aiohttp, after a broken chunk)."""
+        connection, content = self._response.connection, self._response.content
+        if connection is None or content.is_eof() or content.exception() is not None:
+            return False
+        return connection.transport is None or connection.transport.is_closing()
+
     async def read(self) -> bytes:
         """The next piece; b"" at the end. Raises EndedEarly if the connection breaks or goes silent."""
+        self._waiting = True
         try:
             piece: bytes = await self._response.content.readany()
         except (_aiohttp().ClientError, OSError) as error:
@@ -329,6 +341,7 @@ class Stream:
                 text = f"{self._mouth.name}: the stream was given up after {self._expired}"
                 raise EndedEarly(text, provider=self._mouth.name, sent=True) from error
             raise self._mouth.early(error) from error
+        self._waiting = False
         self._last = self._loop.time()
         for tap in self.taps:
             tap(piece)
