@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from callgate.dialects._detect import detect as detect
 from callgate.dialects._reader import Reader as Reader
 from callgate.dialects._spec import Dialect as Dialect
 from callgate.errors import UnknownDialect
