@@ -200,6 +200,8 @@ class ToolSpec:
     examples: tuple[Mapping[str, Any], ...] = ()
     """Worked examples: {"request": "…", "arguments": {…}}."""
     hidden: bool = False
+    grounded: bool = False
+    """Numbers and texts in its arguments must stand in the request: a small model must not make them up."""
     strict: bool = True
     """Arguments that the schema does not name are refused (A5)."""
     after: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from typing import Any
 
 from callgate.errors import ConfigError
 from callgate.protocols._prompts import Prompt, conversation, system_text
-from callgate.protocols._rows import IGNORED, LADDER, LEAKED, ROWS, Row, able, row_of
+from callgate.protocols._rows import IGNORED, LADDER, LEAKED, MANY_TOOLS, ROWS, Row, able, is_small, row_of
 from callgate.protocols._schemas import engine_of, output_schema, reply_schema, token_limit
 from callgate.protocols._steps import Chosen, Machine, Query, Score, Scores, Step, Turn
 from callgate.protocols._words import Language, language_of, reason
@@ -46,9 +46,6 @@ __all__ = [
     "turn",
 ]
 
-MANY_TOOLS = 10
-"""With more tools than this a model that is not trained on tools chooses badly among them: `routed`."""
-
 
 def choose(info: ModelInfo, tools: Sequence[ToolSpec], wanted: str = "auto") -> str:
     """The protocol to begin with. What is `wanted` is taken, if it exists; "auto" goes by what the server can do."""
@@ -61,6 +58,8 @@ def choose(info: ModelInfo, tools: Sequence[ToolSpec], wanted: str = "auto") -> 
     known = info.extra.get("protocol")
     if isinstance(known, str):
         return known
+    if "schema" in info.capabilities and is_small(info):
+        return "routed"
     if "tools" in info.capabilities:
         return "native"
     if "schema" in info.capabilities:
@@ -118,6 +117,12 @@ class Asking:
     parallel: bool | None
     language: Language
 
+    def prompt(self, row: Row | None = None) -> Prompt:
+        """How this turn writes its prompt and the calls of its history."""
+        row = row or self.row
+        write = write_object if row.reading == "object" else writer_of(row.dialect or self.dialect)
+        return Prompt(row, write, self.language, self.output, self.parallel is not False)
+
 
 def turn(
     name: str,
@@ -132,11 +137,13 @@ def turn(
     tool_choice: str = "auto",
     parallel: bool | None = None,
     language: Language | None = None,
+    chooser: str = "auto",
 ) -> Turn:
     """One turn under a protocol, as steps.
 
     `output` is a schema for the final answer; `parallel` None leaves it to the model; `language` None goes by the
-    conversation.
+    conversation. `chooser` is for `routed`: "lexical", "likelihood", "names", or "auto": by words for small models, by
+    a constrained choice of names for others.
     """
     row = row_of(name)
     asking = Asking(
@@ -152,6 +159,10 @@ def turn(
         parallel=parallel,
         language=language or language_of(_first_request(history)),
     )
+    if row.name == "routed" and asking.tools:
+        from callgate.protocols._routed import routed
+
+        return (yield from routed(asking, _single, chooser))
     return (yield from _single(asking))
 
 
@@ -170,7 +181,7 @@ def _single(asking: Asking) -> Turn:
 def query(asking: Asking) -> Query:
     """The one request of a turn under a protocol that needs no more."""
     row, tools = asking.row, asking.tools
-    prompt = prompt_of(asking)
+    prompt = asking.prompt()
     messages = conversation(prompt, asking.history, system_text(prompt, tools, asking.instructions))
     if row.native:
         return _native(asking, messages)
@@ -181,13 +192,6 @@ def query(asking: Asking) -> Query:
         Request(messages, schema=_answer_schema(asking), options=asking.options),
         _dialect_reader(asking.dialect, tools) if reads else None,
     )
-
-
-def prompt_of(asking: Asking) -> Prompt:
-    """How this turn writes its prompt and the calls of its history."""
-    write = write_object if asking.row.reading == "object" else writer_of(asking.dialect)
-    parallel = asking.parallel is not False
-    return Prompt(asking.row, write, asking.language, asking.output, parallel)
 
 
 def _native(asking: Asking, messages: tuple[Message, ...]) -> Query:

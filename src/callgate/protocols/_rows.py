@@ -5,6 +5,7 @@ One law: everything that tells two protocols apart is a field of `Row`; nothing 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -68,6 +69,12 @@ ROWS: dict[str, Row] = {
 MARKUP = Row("markup", "a model family's own markup in the text", prompt="markup")
 """The row behind every dialect's name."""
 
+MANY_TOOLS = 10
+"""With more tools than this a model that is not trained on tools chooses badly among them: `routed`."""
+SMALL = 1e9
+"""Parameters below which a model is asked in the small steps of `routed`; measured on one of 0.135e9."""
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)\s?([bm])(?![a-z0-9])", re.IGNORECASE)
+
 LADDER: dict[str, tuple[str, ...]] = {
     "native": ("constrained", "json", "marker", "answer"),
     "routed": ("constrained", "json", "marker", "answer"),
@@ -82,6 +89,14 @@ LADDER: dict[str, tuple[str, ...]] = {
 def row_of(name: str) -> Row:
     """The row of a protocol; any other name is a dialect's."""
     return ROWS.get(name) or replace(MARKUP, name=name, dialect=name)
+
+
+def is_small(info: ModelInfo) -> bool:
+    """Whether the model's name gives it fewer parameters than `SMALL`; what tells nothing is not small."""
+    for text in (info.name, str(info.extra.get("name", ""))):
+        if found := _SIZE.findall(text.replace("_", "-")):
+            return all(float(n) * (1e9 if unit in "bB" else 1e6) < SMALL for n, unit in found)
+    return False
 
 
 def able(row: Row, info: ModelInfo) -> bool:

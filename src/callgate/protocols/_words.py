@@ -104,9 +104,44 @@ TEXTS: dict[str, dict[Language, str]] = {
         "en": "Answer the user from these results, in one or two sentences.",
         "zh": "根据以上结果，用一两句话回答用户。",
     },
+    "request": {"en": "Request: ", "zh": "请求："},
+    "sure": {"en": "Shall I use {name} for this?", "zh": "要用 {name} 来处理吗？"},
+    "which": {"en": "What should I use for {name}?", "zh": "请告诉我 {name} 的值。"},
     "required": {"en": "required", "zh": "必填"},
     "default": {"en": "default", "zh": "默认"},
 }
+
+WORKED: dict[Language, tuple[tuple[str, str], ...]] = {
+    "en": (
+        (
+            "book_table: Book a table.\nrestaurant: Name.\npeople: Number of guests.\ndate: Day.\n"
+            "Request: Get us a table at Luigi's for four on May 3rd.",
+            '{"restaurant": "Luigi\'s", "people": 4, "date": "May 3rd"}',
+        ),
+        (
+            "convert: Convert money.\namount: Amount of money.\nsource: Currency to convert from.\n"
+            "target: Currency to convert to.\nRequest: How many euros are 150 US dollars?",
+            '{"amount": 150, "source": "US dollars", "target": "euros"}',
+        ),
+        (
+            "lookup_show: Details of a television show.\ntitle: Title of the show.\nseason: Number of the season.\n"
+            "language: Language of the subtitles.\n"
+            "Request: I want season 2 of 'The Long Road' with French subtitles.",
+            '{"title": "The Long Road", "season": 2, "language": "French"}',
+        ),
+    ),
+    "zh": (
+        (
+            "book_table: 预订餐桌\nrestaurant: 餐厅名称\npeople: 人数\ndate: 日期\n请求：请在小南国订一张四人桌，5月3日。",
+            '{"restaurant": "小南国", "people": 4, "date": "5月3日"}',
+        ),
+        (
+            "convert: 货币换算\namount: 金额\nsource: 原货币\ntarget: 目标货币\n请求：150美元等于多少欧元？",
+            '{"amount": 150, "source": "美元", "target": "欧元"}',
+        ),
+    ),
+}
+"""Worked examples of filling in arguments: they stand before everything that changes, so they cost once."""
 
 REASONS: dict[str, dict[Language, str]] = {
     "malformed": {

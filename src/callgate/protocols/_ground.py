@@ -1,0 +1,332 @@
+"""What a request says: its numbers, quoted texts, names, dates and lists, each as it can stand in an argument.
+
+One law: everything found here stands in the request; nothing is made up. Works on the request alone, in English and
+Chinese; other languages get quoted texts, digits and whole words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+MAX_TEXT = 4000
+"""Characters of a request that are looked at: beyond that it is a document, not a request."""
+MAX_PHRASE = 6
+"""Words of the longest phrase offered as a value."""
+MAX_PHRASES = 160
+"""Phrases offered for one argument; more would slow the engine's grammar down."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+STOP = word_set(
+    """
+    a an the of in on at to for from by with and or is are was were be been do does did can could will would
+    should i me my we us our you your it its this that these those what which who whom whose when where why how
+    please if as about into than then so not no there here have has had get give tell show find let want need
+    like using use per between within during under over up out any all some only also just need needs help
+    """
+)
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_'’.@:/&+#-]*|[\u4e00-\u9fff]|[^\s\w]", re.UNICODE)
+_NUMBER = re.compile(
+    r"(?<![\w.])(?P<sign>[-−+])?(?P<cur>[$€£¥])?\s?(?P<num>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?P<exp>[eE][-+]?\d+)?(?P<suffix>\s?(?:%|percent\b|million\b|billion\b|thousand\b|hundred\b|[kKM](?![A-Za-z]))|"
+    r"(?:st|nd|rd|th)\b|[万亿千百])?"
+)
+_COUNTED = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+)
+_TENS = "thirty forty fifty sixty seventy eighty ninety hundred"
+_WORDS: dict[str, float] = {
+    **{word: number for number, word in enumerate(str.split(_COUNTED))},
+    **{word: 10 * number for number, word in enumerate(str.split(_TENS), 3)},
+    **{"twice": 2, "double": 2, "dozen": 12, "once": 1, "pair": 2, "half": 0.5},
+    **{"annually": 1, "yearly": 1, "quarterly": 4, "monthly": 12, "weekly": 52, "daily": 365},
+}
+_PERIODS = frozenset({"annually", "yearly", "quarterly", "monthly", "weekly", "daily"})
+_ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "tenth": 10}
+_HAN = {c: i for i, c in enumerate("零一二三四五六七八九十")} | {"两": 2}
+_SCALE: dict[str, float] = {
+    "%": 0.01, "percent": 0.01, "million": 1e6, "billion": 1e9, "thousand": 1e3, "hundred": 100, "k": 1e3, "K": 1e3,
+    "M": 1e6, "万": 1e4, "亿": 1e8, "千": 1e3, "百": 100,
+}  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True)
+class Number:
+    """A number of the request, where it stands, and the other value it may mean (5% is 5 or 0.05)."""
+
+    value: float | int
+    start: int
+    end: int
+    other: float | int | None = None
+    weak: bool = False
+    """Written as a word that often means something else."""
+
+    @property
+    def values(self) -> tuple[float | int, ...]:
+        """What it may mean, the likeliest first."""
+        return (self.value,) if self.other is None else (self.value, self.other)
+
+
+@dataclass(slots=True, frozen=True)
+class Word:
+    """A word or sign of the request."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def stem(self) -> str:
+        """Lower case, without the commonest endings."""
+        return stem(self.text)
+
+
+@lru_cache(maxsize=4096)
+def stem(word: str) -> str:
+    """A word without case and the commonest English endings: enough to see that two words are kin."""
+    word = word.lower().rstrip(".,:;!?'’").removesuffix("'s").removesuffix("’s")
+    for ending, rest in (("ies", "y"), ("sses", "ss"), ("ations", "ate"), ("ation", "ate"), ("ing", ""), ("ed", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending) + rest
+            break
+    if word.endswith("s") and not word.endswith("ss") and len(word) > 3:
+        word = word[:-1]
+    if word.endswith("e") and len(word) > 4:
+        word = word[:-1]
+    return word
+
+
+def words(text: str) -> list[Word]:
+    """The words and signs of a text in order."""
+    out = []
+    for match in _WORD.finditer(text[:MAX_TEXT]):
+        found = match.group()
+        trimmed = found.rstrip(".:'’,/-") or found
+        out.append(Word(trimmed, match.start(), match.start() + len(trimmed)))
+    return out
+
+
+def content(text: str) -> set[str]:
+    """The stems that carry meaning: of a request, a name in any case style, a description."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_.\-/]", " ", text)
+    return {w.stem for w in words(spaced) if w.text.lower() not in STOP and (len(w.text) > 1 or w.text.isalnum())}
+
+
+def stems(text: str) -> set[str]:
+    """All stems, empty words included."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_.\-/]", " ", text)
+    return {w.stem for w in words(spaced)}
+
+
+def numbers(text: str) -> list[Number]:
+    """The numbers in the order in which they stand, digits and words."""
+    text = _BRACKETS.sub(lambda m: m.group().replace(",", ";"), text[:MAX_TEXT])  # no thousands inside a list
+    found = [_number(match, text) for match in _NUMBER.finditer(text)]
+    taken = [(n.start, n.end) for n in found]
+    for word in words(text):
+        low = word.text.lower()
+        value = _WORDS.get(low, _ORDINALS.get(low, _HAN.get(low)))
+        if value is not None and not any(s <= word.start < e for s, e in taken):
+            found.append(Number(value, word.start, word.end, weak=low in _ORDINALS or low in ("one", "half", "一")))
+    return sorted(found, key=lambda n: n.start)
+
+
+def _number(match: re.Match[str], text: str) -> Number:
+    digits = match["num"].replace(",", "") + (match["exp"] or "")
+    value = _tidy(float(digits)) if "." in digits or match["exp"] else int(digits)
+    before = text[match.start() - 1 : match.start()]
+    if match["sign"] in ("-", "−") and not before.isalnum() and before != ")":
+        value = -value
+    scale = _SCALE.get((match["suffix"] or "").strip())
+    if scale is None:
+        return Number(value, match.start(), match.end())
+    scaled = _tidy(round(value * scale, 9))
+    if scale == 0.01:
+        return Number(value, match.start(), match.end(), scaled)
+    return Number(scaled, match.start(), match.end(), value)
+
+
+def _tidy(value: float) -> float | int:
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+_QUOTED = re.compile(
+    r"\"([^\"\n]{1,200})\"|“([^”\n]{1,200})”|「([^」\n]{1,200})」|《([^》\n]{1,200})》|`([^`\n]{1,200})`"
+)
+_SINGLE = re.compile(r"(?<![A-Za-z0-9])['‘]([^\n]{1,200}?)['’](?![A-Za-z0-9])")
+_DATE = re.compile(
+    r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|"
+    r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s\d{1,2}(?:st|nd|rd|th)?(?:,?\s\d{4})?\b|"
+    r"\b\d{1,2}(?:st|nd|rd|th)?(?:\sof)?\s(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*(?:,?\s\d{4})?\b"
+)
+
+
+def quoted(text: str) -> list[str]:
+    """Texts in quotation marks."""
+    text = text[:MAX_TEXT]
+    found = [(m.start(), next(g for g in m.groups() if g is not None)) for m in _QUOTED.finditer(text)]
+    found += [(m.start(), m.group(1)) for m in _SINGLE.finditer(text)]
+    return _unique(t.strip() for _, t in sorted(found))
+
+
+def names(text: str) -> list[str]:
+    """Runs of capitalised words, with the small words that stand inside names; not the word that opens a sentence."""
+    out: list[str] = []
+    run: list[Word] = []
+    joiners = {"of", "the", "de", "la", "van", "von", "and", "&", "'s"}
+    every = words(text)
+    for i, word in enumerate(every):
+        opens = i == 0 or every[i - 1].text in ".!?"
+        capital = word.text[:1].isupper() or (bool(run) and word.text[:1].isdigit())
+        if (capital and not (opens and (word.text.lower() in STOP or not _next_capital(every, i)))) or (
+            run and word.text.lower() in joiners and word.text != "and" and _next_capital(every, i)
+        ):
+            run.append(word)
+        else:
+            _close(run, text, out)
+            run = []
+    _close(run, text, out)
+    return _unique(out)
+
+
+def _next_capital(every: list[Word], i: int) -> bool:
+    return i + 1 < len(every) and every[i + 1].text[:1].isupper()
+
+
+def _close(run: list[Word], text: str, out: list[str]) -> None:
+    if run:
+        out.append(text[run[0].start : run[-1].end])
+
+
+def dates(text: str) -> list[str]:
+    """Dates as written."""
+    return _unique(m.group() for m in _DATE.finditer(text[:MAX_TEXT]))
+
+
+def phrases(text: str) -> list[str]:
+    """Runs of up to six words that neither begin nor end with an empty word, the likeliest values first: quoted texts,
+    dates, names, then the others from short to long."""
+    every = words(text)
+    runs: list[str] = []
+    for size in range(1, MAX_PHRASE + 1):
+        for i in range(len(every) - size + 1):
+            part = every[i : i + size]
+            if _may_stand(part):
+                runs.append(text[part[0].start : part[-1].end])
+    return _unique([*quoted(text), *dates(text), *names(text), *runs])[:MAX_PHRASES]
+
+
+def _may_stand(part: list[Word]) -> bool:
+    first, last = part[0].text, part[-1].text
+    if not (first[:1].isalnum() and last[-1:].isalnum()):
+        return False
+    if any(w.text in "?!;.:()[]{}\"'‘’“”=、。？！，" for w in part):
+        return False
+    if any(w.text == "," and not after.text[:1].isupper() for w, after in pairwise(part)):
+        return False
+    return first.lower() not in STOP and last.lower() not in STOP
+
+
+_BRACKETS = re.compile(r"[\[(]([^\[\]()\n]{1,400})[\])]")
+_UNIT = r"(?:\s?(?!and\b|or\b)[a-zA-Z°]{1,12})?"
+_RUN = re.compile(
+    rf"(?<![\w.])[-−]?\d[\d.]*%?{_UNIT}(?:\s*,\s*(?:and\s+)?[-−]?\d[\d.]*%?{_UNIT}|\s+and\s+[-−]?\d[\d.]*)+"
+)
+
+
+def number_lists(text: str) -> list[list[float | int]]:
+    """Lists of numbers: in brackets, or in a row with commas and "and"."""
+    out: list[list[float | int]] = []
+    text = text[:MAX_TEXT]
+    spots = [m for m in _BRACKETS.finditer(text) if _only_numbers(m.group(1))]
+    taken = [(m.start(), m.end()) for m in spots]
+    spots += [m for m in _RUN.finditer(text) if not any(s <= m.start() < e for s, e in taken)]
+    for match in sorted(spots, key=lambda m: m.start()):
+        values = [n.value for n in numbers(match.group().strip("[]()").replace(",", ";"))]
+        if values and values not in out:
+            out.append(values)
+    return out
+
+
+def _only_numbers(text: str) -> bool:
+    return all(re.fullmatch(r"\s*[-−+]?[\d.]+(?:[eE][-+]?\d+)?\s*", part) for part in text.split(","))
+
+
+def text_lists(text: str) -> list[list[str]]:
+    """Lists of texts: in brackets, or in a row with commas and "and"."""
+    out: list[list[str]] = []
+    text = text[:MAX_TEXT]
+    for match in _BRACKETS.finditer(text):
+        items = [i.strip().strip("'\"“”‘’") for i in match.group(1).split(",")]
+        if len(items) > 1 and all(items):
+            out.append(items)
+    for sentence in re.split(r"(?<=[.!?;:])\s|\n", text):
+        out += _rows(sentence)
+    return _unique_lists(out)
+
+
+def _rows(sentence: str) -> list[list[str]]:
+    """A row of items: the ones in the middle are whole; of the first the last words belong, of the last the first."""
+    parts = re.split(
+        r"\s*(,\s*(?:and|or)\s+|,|、|，|\s+and\s+|\s+or\s+|和|\s+&\s+|\s+plus\s+)\s*", sentence.rstrip(".!?。？ ")
+    )
+    items, marks = parts[0::2], parts[1::2]
+    out: list[list[str]] = []
+    i = 0
+    while i < len(marks):
+        j = i
+        while j < len(marks) and (j == i or len(items[j].split()) <= 5) and not _ends_row(marks[j]):
+            j += 1
+        last = min(j + 1, len(items) - 1) if j < len(marks) else len(items) - 1
+        row = items[i : last + 1]
+        if len(row) >= 2 and all(row):
+            middle = max((len(r.split()) for r in row[1:-1]), default=0)
+            out.append([_tail(row[0], middle), *row[1:-1], _head(row[-1], middle)])
+        i = max(j + 1, i + 1)
+    return [r for r in out if all(r)]
+
+
+def _ends_row(mark: str) -> bool:
+    return bool(re.search(r"and|or|和|&|plus", mark))
+
+
+def _tail(item: str, size: int) -> str:
+    every = item.split()
+    if every and every[-1][:1].isupper():
+        size = next((i for i, w in enumerate(reversed(every)) if not w[:1].isupper()), len(every))
+    kept = every[-max(size, 1) :]
+    while len(kept) > 1 and kept[0].lower() in STOP:
+        kept = kept[1:]
+    return " ".join(kept).strip("'\"“”‘’:")
+
+
+def _head(item: str, size: int) -> str:
+    every = item.split()
+    if every and every[0][:1].isupper():
+        size = next((i for i, w in enumerate(every) if not w[:1].isupper()), len(every))
+    kept: list[str] = []
+    for word in every[: max(size, 1)]:
+        if word.lower() in STOP and kept:
+            break
+        kept.append(word)
+    return " ".join(kept).strip("'\"“”‘’,")
+
+
+def _unique(texts: object) -> list[str]:
+    return list(dict.fromkeys(t for t in texts if t))  # type: ignore[attr-defined]
+
+
+def _unique_lists(lists: list[list[str]]) -> list[list[str]]:
+    out: list[list[str]] = []
+    for one in lists:
+        if one not in out:
+            out.append(one)
+    return out
