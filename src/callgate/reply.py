@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callgate import formats
 from callgate.errors import ConfigError, LimitExceeded
-from callgate.protocols._steps import Machine
-from callgate.separate import separate
+from callgate.separation import separate
 from callgate.types import (
     SOUND,
     BadCall,
@@ -34,6 +33,7 @@ from callgate.types import (
 
 if TYPE_CHECKING:
     from callgate.dialects import Dialect
+    from callgate.protocols._steps import Machine
 
 __all__ = ["Reader", "TurnReader", "read", "separate", "tool_specs"]
 

@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from callgate.errors import ConfigError
-from callgate.protocols._steps import Score, Scores
 from callgate.types import Delta, ModelInfo, Request
+
+if TYPE_CHECKING:
+    from callgate.protocols._steps import Score, Scores
 
 
 @runtime_checkable

@@ -10,14 +10,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callgate import formats
 from callgate.errors import ConfigError, EndedEarly, LimitExceeded
-from callgate.protocols._steps import Score, Scores
 from callgate.providers._http import Mouth, Network, Stream, Timeouts
 from callgate.providers._recording import Recorder
 from callgate.types import Delta, Request
+
+if TYPE_CHECKING:
+    from callgate.protocols._steps import Score, Scores
 
 
 class Served:

@@ -79,7 +79,7 @@ class LlamaCpp:
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[AsyncIterator[list[Delta]]]:
-        engine = _ENGINES.get(self._setup) or await asyncio.to_thread(_engine, self._setup)
+        engine: Any = _ENGINES.get(self._setup) or await asyncio.to_thread(_engine, self._setup)
         body = _body(request, self.model)
         job = _Job(lambda callback: engine.handle_chat_completions(body, callback))
         try:
@@ -130,7 +130,7 @@ class LlamaCpp:
         The grammar lets the model write nothing but the candidate; the log-probabilities are those from before the
         grammar, so they say how likely the model was to write it by itself.
         """
-        engine = _ENGINES.get(self._setup) or await asyncio.to_thread(_engine, self._setup)
+        engine: Any = _ENGINES.get(self._setup) or await asyncio.to_thread(_engine, self._setup)
         rows: list[tuple[float, ...]] = []
         for prompt in request.prompts:
             row = [await self._score(engine, prompt, candidate) for candidate in request.candidates]

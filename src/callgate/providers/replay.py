@@ -9,11 +9,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from callgate import formats
 from callgate.errors import ConfigError, LimitExceeded
-from callgate.protocols._steps import Score, Scores
 from callgate.types import (
     SOUND,
     BadCall,
@@ -27,6 +26,9 @@ from callgate.types import (
     TextDelta,
     ToolCall,
 )
+
+if TYPE_CHECKING:
+    from callgate.protocols._steps import Score, Scores
 
 Scripted: TypeAlias = "str | bytes | Iterable[bytes] | Mapping[str, Any] | Exception | Callable[[Request], Any]"
 _KEYS = frozenset(
