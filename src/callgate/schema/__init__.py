@@ -10,6 +10,7 @@ from callgate.schema._compile import CompiledSchema, compile_schema
 from callgate.schema._describe import Description, describe, name_of, plain_function
 from callgate.schema._look import ALL_TYPES, allowed_types, property_schema
 from callgate.schema._mend import Mended, Outcome, mend
+from callgate.schema._strict import strict_form
 from callgate.schema._tidy import tidy
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "name_of",
     "plain_function",
     "property_schema",
+    "strict_form",
     "tidy",
 ]
