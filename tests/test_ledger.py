@@ -272,6 +272,10 @@ async def test_what_is_settled_later_is_what_is_known(open_store: Opener) -> Non
     assert (after.result, after.settled_by, after.unknown) == (result, "person", False)
     assert await find(ledger, "other") is None
     assert (await ledger.result("r", "c1")).status == "unknown_outcome"  # type: ignore[union-attr]
+    early = dump_event(ToolResult("c1", "failed", "a person saw that nothing happened"))
+    settled = Entry("call_settled", {"call_id": "c1", "result": early, "by": "person"})
+    await ledger.append("s", [started(), intent("s", PAY, "u"), settled, ended("c1", "unknown_outcome")])
+    assert (await ledger.write("s", "c1")).result.status == "failed"  # type: ignore[union-attr]
     assert (await ledger.verify()).problems == ()
 
 

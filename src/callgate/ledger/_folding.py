@@ -71,8 +71,13 @@ class Fold:
                 result = load_result(data)
                 if line.kind == "call_result":
                     self.results[call_id] = result
-                if call_id in self.writes:
-                    self.writes[call_id] = replace(self.writes[call_id], result=result, settled_by=data.get("by"))
+                write = self.writes.get(call_id)
+                if write is not None and (line.kind == "call_settled" or write.settled_by is None):
+                    self.writes[call_id] = replace(
+                        self.writes[call_id],
+                        result=result,
+                        settled_by=data.get("by") if line.kind == "call_settled" else None,
+                    )
             case _:
                 pass
 

@@ -406,11 +406,13 @@ def _index(ask: Ask, name: str, line: Line, seq: int, at: float) -> None:
             )
         case "call_result" | "call_settled":
             call = to_column(str(data["call_id"]))
+            settled = 1 if line.kind == "call_settled" else 0  # nothing but another settlement undoes one
             found = ask(
-                "UPDATE writes SET outcome = ?, settled_by = ? WHERE run_id = ? AND call_id = ? RETURNING call_id",
-                (seq, data.get("by"), name, call),
+                "UPDATE writes SET outcome = ?, settled_by = ? WHERE run_id = ? AND call_id = ?"
+                " AND (settled_by IS NULL OR ? = 1) RETURNING call_id",
+                (seq, data.get("by") if settled else None, name, call, settled),
             )
-            if line.kind == "call_settled" and not found:
+            if settled and not found:
                 raise LedgerError(f"call {data['call_id']}: no write was started for it, so there is nothing to settle")
             if line.kind == "call_result":
                 ask("INSERT INTO results (run_id, call_id, seq) VALUES (?, ?, ?)", (name, call, seq))

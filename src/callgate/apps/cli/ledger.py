@@ -1,0 +1,85 @@
+"""The ledger itself: prune old runs, verify that nothing is lost or altered, export everything.
+
+One law: what is removed is removed whole, run by run, and never a write of unknown outcome unless you say so.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from callgate.apps.cli._ledgers import json_option, ledger_option, say_json, size, span, with_ledger
+from callgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callgate.config import Config
+    from callgate.ledger import Ledger, Pruned, Report
+
+
+@click.group()
+def command() -> None:
+    """The journal of all runs."""
+
+
+@command.command()
+@click.option("--older-than", metavar="SPAN", help="Runs last touched before 30d, 12h … Default: setting keep_days.")
+@click.option("--max-size", metavar="SIZE", help="Then the oldest, until this is left. Default: max_ledger_size.")
+@click.option("--with-unknown", is_flag=True, help="Also runs with a write of unknown outcome.")
+@ledger_option
+def prune(older_than: str | None, max_size: str | None, with_unknown: bool, where: str | None) -> None:
+    """Removes old runs."""
+
+    async def work(ledger: Ledger, settings: Config) -> Pruned:
+        days = settings.keep_days
+        age = span(older_than, "--older-than") if older_than else None if days is None else days * 86_400
+        most = size(max_size, "--max-size") if max_size else settings.max_ledger_size
+        if age is None and most is None:
+            raise ConfigError("say --older-than or --max-size, or set keep_days or max_ledger_size")
+        return await ledger.prune(older_than=age, max_size=most, keep_unknown=not with_unknown)
+
+    pruned = with_ledger(where, work)
+    click.echo(f"removed {pruned.runs} runs, {pruned.entries} entries, {pruned.size} characters")
+
+
+@command.command()
+@click.argument("run_id", required=False)
+@json_option
+@ledger_option
+def verify(run_id: str | None, as_json: bool, where: str | None) -> None:
+    """Reads everything and reports what is lost, altered or not settled. Status 1 if something is wrong."""
+
+    async def work(ledger: Ledger, settings: Config) -> Report:
+        return await ledger.verify(run_id)
+
+    report = with_ledger(where, work)
+    if as_json:
+        found = {"runs": report.runs, "entries": report.entries}
+        say_json({**found, "problems": list(report.problems), "notes": list(report.notes)})
+    else:
+        for note in report.notes:
+            click.echo(f"note: {note}")
+        for problem in report.problems:
+            click.secho(f"wrong: {problem}", fg="red", err=True)
+        state = f"{len(report.problems)} problems" if report.problems else "sound"
+        click.echo(f"{report.runs} runs, {report.entries} entries: {state}")
+    sys.exit(1 if report.problems else 0)
+
+
+@command.command()
+@click.argument("run_ids", nargs=-1)
+@click.option("--since", metavar="SPAN", help="Only entries of the last 30min, 12h, 7d …")
+@ledger_option
+def export(run_ids: tuple[str, ...], since: str | None, where: str | None) -> None:
+    """Every entry as one line of JSON on stdout, of all runs or of these."""
+    after = 0.0 if since is None else time.time() - span(since, "--since")
+
+    async def work(ledger: Ledger, settings: Config) -> None:
+        for run_id in run_ids or (None,):
+            async for name, entry in ledger.scan(since=after, run_id=run_id):
+                line = {"run_id": name, "seq": entry.seq, "at": entry.at, "kind": entry.kind}
+                say_json({**line, "version": entry.version, "data": dict(entry.data)})
+
+    with_ledger(where, work)
