@@ -6,10 +6,9 @@ One law: one bad call never costs the next (R5).
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
-from callgate.dialects._marks import Marks, marks
+from callgate.dialects._marks import Marks
 from callgate.dialects._reading import Reading
 from callgate.dialects._spec import Calls
 from callgate.dialects._take import Parse, accept, spaces
@@ -17,31 +16,20 @@ from callgate.dialects._take import Parse, accept, spaces
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-@lru_cache(maxsize=256)
-def closers_of(calls: Calls) -> Marks:
+def closers_of(r: Reading, calls: Calls) -> Marks:
     """A call's closers."""
-    return marks(calls.close)
-
-
-@lru_cache(maxsize=256)
-def _surplus_of(calls: Calls) -> Marks:
-    return marks((*calls.close, *calls.section_close, *calls.inner))
-
-
-@lru_cache(maxsize=256)
-def _resync_of(calls: Calls) -> Marks:
-    return marks(tuple(dict.fromkeys((*calls.close, *calls.section_close, *calls.open, *calls.section))))
+    return r.marks(calls.close)
 
 
 def after_call(r: Reading, calls: Calls) -> Parse[None]:
     """A call and its closer are over: surplus closers go, the call settles, white space stays text."""
-    surplus = _surplus_of(calls)
+    surplus = r.marks((*calls.inner, *calls.close, *calls.section_close))
     while True:
         gap = yield from spaces(r)
-        which = yield from accept(r, surplus)
+        which = yield from accept(r, surplus, swallow=False)
         if which < 0:
             break
-        if surplus.texts[which] in calls.close:
+        if surplus.texts[which] in calls.close and surplus.texts[which] not in calls.inner:
             r.recovered(f"surplus closing marker {surplus.texts[which]!r}: dropped")
     r.settle_call()
     r.say(gap)
@@ -49,7 +37,7 @@ def after_call(r: Reading, calls: Calls) -> Parse[None]:
 
 def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
     """The call in progress cannot be read: it is malformed, and reading goes on behind it."""
-    markers = _resync_of(calls)
+    markers = r.marks((*calls.close, *calls.section_close, *calls.open, *calls.section))
     call = r.call
     text = early or ("".join(call.parts) if call is not None else "")
     swallowed = _swallowed(text, calls)
@@ -61,7 +49,7 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
         return
     parts = [text]
     while True:
-        which, start, end = markers.find(r.buf, r.pos)
+        which, start, end = markers.find(r.buf, r.pos, r.over)
         parts.append(r.buf[r.pos : start])
         r.pos = start
         if which >= 0:

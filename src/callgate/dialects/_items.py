@@ -20,7 +20,7 @@ from callgate.jsonstream import JsonScanner
 _LANGUAGES: Final = frozenset({"", "json", "JSON", "jsonc", "json5", "tool_call", "tool_calls"})
 _LINE: Final = marks(("\n",))
 _FENCE: Final = marks(("```",))
-_NOT_WORD: Final = re.compile(r"[^\w +#.\-]")
+_LANGUAGE: Final = re.compile(r"[\w +#.\-]*+")
 
 
 def items(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Parse[bool]:
@@ -106,7 +106,7 @@ def _finish(r: Reading, item: Item) -> None:
 def _between(r: Reading, calls: Calls, *, listed: bool, fenced: bool) -> Parse[bool]:
     """After an object. True: another one begins at the position; False: the block is over and the call settled."""
     payload = json_items_of(calls)
-    close = closers_of(calls)
+    close = closers_of(r, calls)
     while True:
         gap = yield from spaces(r)
         here = yield from char(r)
@@ -155,7 +155,7 @@ def guarded(r: Reading, rule: Rule, hold: Hold) -> Parse[bool]:
     opener = rule.text
     if fenced:
         try:
-            language = yield from until(r, _LINE, limit=32, bad=_NOT_WORD)
+            language = yield from until(r, _LINE, limit=32, shape=_LANGUAGE)
         except (Broken, Cut):
             r.release(hold)
             return False
@@ -270,7 +270,7 @@ def _rest_of_value(r: Reading, begun: str) -> Parse[None]:
 def _rest_of_fence(r: Reading) -> Parse[None]:
     """A fence that holds no call is text to its end."""
     while True:
-        which, start, end = _FENCE.find(r.buf, r.pos)
+        which, start, end = _FENCE.find(r.buf, r.pos, r.over)
         stop = end if which >= 0 or r.over else start
         r.say(r.buf[r.pos : stop])
         r.pos = stop

@@ -22,61 +22,62 @@ def _whole(text: str, suffix: bool) -> str:
     return re.escape(text)
 
 
-def _beginning(text: str, suffix: bool) -> str:
-    """A pattern for every proper beginning of a marker, to be anchored at the end of the text."""
-    last = r"(?::\w{0,32})?" if suffix and text.startswith("<") and text.endswith(">") else ""
-    pattern = ""
-    for n, char in enumerate(reversed(text[:-1])):
-        tail = last if n == 0 else f"(?:{pattern})?"
-        pattern = re.escape(char) + tail
-    return pattern
+def _beginning(text: str, suffix: bool, least: int = 1) -> str:
+    """A pattern for every proper beginning of a marker of at least `least` characters, to be anchored at the end."""
+    pattern = r"(?::\w{0,32})?" if suffix and text.startswith("<") and text.endswith(">") else ""
+    for char in reversed(text[least:-1]):
+        pattern = f"(?:{re.escape(char)}{pattern})?"
+    return re.escape(text[:least]) + pattern
 
 
 class Marks:
     """A fixed set of markers, told apart by their place in the list."""
 
-    __slots__ = ("_at", "_count", "_first", "texts")
+    __slots__ = ("_at", "_first", "_last", "texts")
 
     def __init__(self, texts: Iterable[str], suffix: bool = False) -> None:
         self.texts = tuple(texts)
-        order = sorted(range(len(self.texts)), key=lambda i: -len(self.texts[i]))
-        # the longer of two markers comes first: the group's number is its place in `texts`
-        groups = [f"(?P<m{i}>{_whole(self.texts[i], suffix)})" for i in order]
-        begins = [_beginning(text, suffix) for text in self.texts if len(text) > 1]
-        tail = rf"|(?P<tail>(?:{'|'.join(begins)})\Z)" if begins else ""
-        self._at = re.compile("|".join(groups) + tail).match if groups else None
-        self._first = (
-            re.compile(f"[{re.escape(''.join(sorted({t[0] for t in self.texts})))}]").search if groups else None
-        )
-        self._count = len(groups)
+        order = sorted(range(len(self.texts)), key=lambda i: (-len(self.texts[i]), i))
+        open_, final = [], []
+        for i in order:
+            text = self.texts[i]
+            # where one marker begins another, the longer one must be ruled out first
+            longer = [t for t in self.texts if len(t) > len(text) + 1 and t.startswith(text)]
+            open_ += [rf"(?:{_beginning(t, suffix, len(text))})\Z" for t in longer]
+            open_.append(f"(?P<m{i}>{_whole(text, suffix)})")
+            final.append(open_[-1])
+        open_ += [rf"(?:{_beginning(text, suffix)})\Z" for text in self.texts if len(text) > 1]
+        self._at = re.compile("|".join(open_)).match if open_ else None
+        self._last = re.compile("|".join(final)).match if final else None
+        firsts = "".join(sorted({text[0] for text in self.texts}))
+        self._first = re.compile(f"[{re.escape(firsts)}]" if firsts else "(?!)").search
 
-    def at(self, text: str, pos: int) -> tuple[int, int]:
-        """(which, end) of the marker at `pos`; which is ABSENT or PARTIAL if there is none (yet)."""
-        if self._at is None:
+    def at(self, text: str, pos: int, over: bool = False) -> tuple[int, int]:
+        """(which, end) of the marker at `pos`; which is ABSENT, or PARTIAL while one may still be arriving."""
+        match_at = self._last if over else self._at
+        if match_at is None:
             return ABSENT, pos
-        match = self._at(text, pos)
+        match = match_at(text, pos)
         if match is None:
-            return (PARTIAL if pos >= len(text) else ABSENT), pos
+            return (PARTIAL if pos >= len(text) and not over else ABSENT), pos
         name = match.lastgroup
-        assert name is not None
-        return (PARTIAL, pos) if name == "tail" else (int(name[1:]), match.end())
+        return (PARTIAL, pos) if name is None else (int(name[1:]), match.end())
 
-    def find(self, text: str, pos: int) -> tuple[int, int, int]:
-        """(which, start, end) of the next marker; PARTIAL if one may be beginning at `start`, ABSENT at the end."""
-        if self._at is None or self._first is None:
-            return ABSENT, len(text), len(text)
+    def find(self, text: str, pos: int, over: bool = False) -> tuple[int, int, int]:
+        """(which, start, end) of the next marker; PARTIAL if one may be arriving at `start`, ABSENT at the end."""
+        first = self._first
         while True:
-            match = self._first(text, pos)
+            match = first(text, pos)
             if match is None:
                 return ABSENT, len(text), len(text)
             pos = match.start()
-            which, end = self.at(text, pos)
+            which, end = self.at(text, pos, over)
             if which != ABSENT:
                 return which, pos, end
             pos += 1
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def marks(texts: tuple[str, ...], suffix: bool = False) -> Marks:
-    """The compiled set, made once."""
+    """The compiled set, made once; a marker listed twice counts where it stands first."""
     return Marks(texts, suffix)

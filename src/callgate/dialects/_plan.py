@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from callgate.dialects._marks import Marks, marks
-from callgate.dialects._spec import Calls, Dialect, Region
+from callgate.dialects._spec import Calls, Dialect, Literals, Region
 
 OPEN: Final = "open"
 CLOSE: Final = "close"
@@ -77,13 +77,21 @@ class Plan:
         ]
         channels = []
         if dialect.channels is not None:
-            starters = (*dialect.channels.start, *dialect.channels.body)
+            starters = (
+                dialect.channels.start
+                if dialect.channels.recipient
+                else (*dialect.channels.start, *dialect.channels.body)
+            )
             channels = [Rule(CHANNEL, text) for text in starters]
             drops += [Rule(DROP, text) for text in dialect.channels.end]
         self.text = State(opens + strays + drops + calls + channels, suffix=dialect.suffix)
-        self.regions = tuple(self._region(n, region, calls, drops) for n, region in enumerate(dialect.regions))
+        self.regions: tuple[State, ...] = tuple(
+            self._region(n, region, calls, drops) for n, region in enumerate(dialect.regions)
+        )
 
     def _region(self, n: int, region: Region, calls: list[Rule], drops: list[Rule]) -> State:
+        if region.kind == "text":
+            return self.text
         rules = [Rule(CLOSE, text, region=n, line=region.line) for text in region.close]
         rules += [Rule(END, text, region=n, line=region.line) for text in region.ends_at]
         if region.kind == "reasoning":
@@ -123,5 +131,8 @@ def _call_rules(dialect: Dialect) -> list[Rule]:
         rules += [Rule(CALL, text, calls, section=True, line=calls.line) for text in calls.section]
         rules += [Rule(CALL, text, calls, line=calls.line) for text in calls.open]
         if calls.guard:
-            rules += [Rule(CALL, text, calls, line=True) for text in GUARD_OPENERS]
+            openers = (
+                ("[",) if isinstance(calls.payload, Literals) else GUARD_OPENERS if calls.fence else GUARD_OPENERS[:2]
+            )
+            rules += [Rule(CALL, text, calls, line=True) for text in openers]
     return rules

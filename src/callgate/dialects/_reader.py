@@ -32,12 +32,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from callgate.dialects._marks import ABSENT, PARTIAL
 from callgate.dialects._calls import read_calls
+from callgate.dialects._channels import channel
 from callgate.dialects._items import guarded
-from callgate.dialects._plan import CLOSE, DROP, END, GUARD_OPENERS, OPEN, Rule
+from callgate.dialects._marks import ABSENT, PARTIAL
+from callgate.dialects._plan import CHANNEL, CLOSE, DROP, END, GUARD_OPENERS, OPEN, Rule
+from callgate.dialects._python import python_calls
 from callgate.dialects._reading import ARGUMENTS, HELD, PLAIN, SLOW, SPACE, STRING, Hold, Overflow, Parse, Reading
-from callgate.dialects._spec import Dialect
+from callgate.dialects._spec import Dialect, Literals
 from callgate.types import BadCall, CallDelta, Delta, TextDelta, ToolCall, ToolSpec
 
 SLICE: Final = 16_384
@@ -121,6 +123,9 @@ class Reader(Reading):
     def _main(self, in_header: bool) -> Parse[None]:
         while True:
             try:
+                if in_header:
+                    in_header = False
+                    yield from channel(self, None)
                 while not (self.over and self.pos >= len(self.buf)):
                     yield from scan(self)
                 if self.aside is not None and self.size(self.aside.hold) > HELD:
@@ -140,15 +145,11 @@ def scan(r: Reader) -> Parse[None]:
     state = r.state
     i = r.pos
     while True:
-        which, start, end = state.marks.find(r.buf, i)
+        which, start, end = state.marks.find(r.buf, i, r.over)
         if start > r.pos:
             r.say(r.buf[r.pos : start])
             r.pos = start
-        if which == ABSENT or which == PARTIAL:
-            if which == PARTIAL and r.over:
-                r.say(r.buf[start])
-                r.pos = i = start + 1
-                continue
+        if which in (ABSENT, PARTIAL):
             if r.over:
                 return
             if which == ABSENT and state is r.plan.text and not r.holds and r.text.seen and not r.text.after:
@@ -173,6 +174,10 @@ def act(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
     if rule.kind == OPEN:
         r.commit(hold)
         r.state = r.plan.regions[rule.region]
+        if note := r.dialect.regions[rule.region].note:
+            r.note(note)
+    elif rule.kind == CHANNEL:
+        yield from channel(r, hold, opener=rule.text)
     elif rule.kind == DROP:
         r.commit(hold)
     elif rule.kind == CLOSE:
@@ -189,6 +194,8 @@ def act(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
 
 def _call(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
     if rule.calls is not None and rule.calls.guard and rule.text in GUARD_OPENERS:
+        if isinstance(rule.calls.payload, Literals):
+            return (yield from python_calls(r, rule.calls, hold, {"guard"}))
         return (yield from guarded(r, rule, hold))
     return (yield from read_calls(r, rule, hold))
 

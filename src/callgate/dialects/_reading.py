@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from callgate.dialects._marks import Marks, marks
 from callgate.dialects._plan import Plan, State
 from callgate.dialects._spec import Dialect
 from callgate.jsonstream import load_object
@@ -182,6 +183,10 @@ class Reading:
         if len(self.problems) < PROBLEMS and problem not in self.problems:
             self.problems.append(problem)
 
+    def marks(self, texts: tuple[str, ...], *, plain: bool = False) -> Marks:
+        """A compiled set of markers, with this dialect's suffixes unless `plain`."""
+        return marks(texts, self.dialect.suffix and not plain)
+
     def hold(self, start: int) -> Hold:
         """Begin to hold the text from `start` in the buffer."""
         hold = Hold(start, self.state)
@@ -204,6 +209,12 @@ class Reading:
         """What was held is markup."""
         self._settle(hold)
         self.mark()
+
+    def unhold(self, hold: Hold) -> str:
+        """Stop holding, whatever it was; the text."""
+        text = self.held(hold)
+        self.holds.remove(hold)
+        return text
 
     def release(self, hold: Hold) -> None:
         """What was held is text after all (rule 4)."""

@@ -30,7 +30,8 @@ class Region:
 
     open: Texts
     close: Texts
-    kind: Literal["reasoning", "drop"] = "reasoning"
+    kind: Literal["reasoning", "drop", "text"] = "reasoning"
+    """`text`: the opener is markup, what follows is content."""
     ends_at: Texts = ()
     """Markers that end the region and stay in the text."""
     prefilled: Texts = ()
@@ -39,6 +40,8 @@ class Region:
     """The opener counts only before anything visible."""
     line: bool = False
     """The markers count only at the start of a line."""
+    note: str = ""
+    """A problem to name when the region opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class Literals:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Text up to the closer, as one string argument."""
+    """Code up to the closer or the end of the text, as one string argument."""
 
     key: str = "code"
 
@@ -133,16 +136,16 @@ class Calls:
     """No markup of its own: only a known tool makes a call, else the text comes back."""
     fence: bool = False
     """The payload may stand in a code fence."""
-    name: Literal["plain", "kimi", "code", "double", "first_word"] = "plain"
-    """How the header's name is read: as it is; `functions.NAME:N`; the code tool; `x.x` is x; the body's first word."""
+    name: Literal["plain", "attributes", "kimi", "code", "double"] = "plain"
+    """How the header's name is read: as it is; among attributes; `functions.NAME:N`; the code tool; `x.x` is x."""
     known: bool = False
     """Only a known tool's name makes this opener a call."""
-    closed_by_end: bool = True
-    """Complete arguments are a call even if the closer was eaten as a stop token."""
-    separator: Literal["", ",", "\n"] = ""
-    """Several Python-style calls in one block."""
-    hook: str = ""
-    """A reader of its own, by name (see _hooks)."""
+    closed_by_end: bool = False
+    """Tagged parameters: the end of the text ends a call too (its closer is a stop token)."""
+    separator: Literal["", "\n"] = ""
+    """Python-style calls in one block stand on lines of their own."""
+    hook: Literal["", "python_tag", "first_word"] = ""
+    """What data cannot say (see _plain)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,10 @@ class Channels:
     tail: Texts
     """Ends of a prompt after which the text begins inside a header."""
     payload: Payload = field(default_factory=JsonArgs)
-    calls: Calls | None = None
-    """Calls marked up inside the body."""
+    marked: bool = False
+    """The dialect's calls are marked up inside the body; the header only tells for whom it is."""
+    recipient: bool = False
+    """The header is nothing but a recipient."""
     space: bool = False
     """One space after every special token is part of it."""
     reasoning: Texts = ("analysis",)

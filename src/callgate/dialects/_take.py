@@ -19,6 +19,12 @@ NAME_LIMIT: Final = 256
 """Characters of a name, an id or a key: beyond it the text is something else."""
 
 
+ANYTHING: Final = re.compile(r"[\s\S]*+")
+WORD: Final = re.compile(r"\s*+[\w.\-:/@$#]*+\s*+")
+"""One word with white space around it."""
+LINE: Final = re.compile(r"[^\n]*+")
+
+
 class Cursor(Protocol):
     """Text with a position. `over`: nothing more will come."""
 
@@ -72,45 +78,55 @@ def char(r: Cursor) -> Parse[str]:
     return r.buf[r.pos]
 
 
-def look(r: Cursor, markers: Marks) -> Parse[int]:
-    """Which marker stands here, not taken; ABSENT if none."""
+def look(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
+    """Which marker stands here, not taken; ABSENT if none.
+
+    A marker cut off by the end of the text is taken as that end, unless `swallow` is false: then it is text.
+    """
     while True:
-        which, _ = markers.at(r.buf, r.pos)
+        which, _ = markers.at(r.buf, r.pos, r.over)
+        if which == ABSENT and r.over and swallow and markers.at(r.buf, r.pos)[0] == PARTIAL:
+            r.pos = len(r.buf)
         if which != PARTIAL:
             return which
-        if r.over:
-            return ABSENT
         yield
 
 
-def accept(r: Cursor, markers: Marks) -> Parse[int]:
+def accept(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
     """Take the marker that stands here; ABSENT if none."""
-    which = yield from look(r, markers)
+    which = yield from look(r, markers, swallow=swallow)
     if which != ABSENT:
-        _, r.pos = markers.at(r.buf, r.pos)
+        _, r.pos = markers.at(r.buf, r.pos, r.over)
     return which
 
 
-def until(r: Cursor, markers: Marks, *, limit: int = NAME_LIMIT, bad: re.Pattern[str] | None = None) -> Parse[str]:
+def require(r: Cursor, markers: Marks) -> Parse[int]:
+    """Which marker stands here, not taken. Raises Cut at the end of the text, Broken if there is none."""
+    which = yield from look(r, markers)
+    if which == ABSENT:
+        raise Cut if r.over and r.pos >= len(r.buf) else Broken
+    return which
+
+
+def until(r: Cursor, markers: Marks, *, limit: int = NAME_LIMIT, shape: re.Pattern[str] = ANYTHING) -> Parse[str]:
     """Take the text before the next marker; the marker stays.
 
-    Raises Broken at a bad character or beyond the limit, with the position there; Cut at the end of the text.
+    Raises Broken where the text leaves `shape` (a pattern of all its beginnings) or the limit, with the position
+    there; Cut at the end of the text.
     """
     taken = ""
     while True:
-        which, start, _ = markers.find(r.buf, r.pos)
-        piece = r.buf[r.pos : start]
-        match = bad.search(piece) if bad is not None else None
-        stop = match.start() if match is not None else len(piece)
-        stop = min(stop, limit - len(taken))
-        if stop < len(piece):
-            r.pos += stop
+        which, start, _ = markers.find(r.buf, r.pos, r.over)
+        whole = taken + r.buf[r.pos : start]
+        match = shape.match(whole)
+        stop = min(match.end() if match is not None else 0, limit)
+        if stop < len(whole):
+            r.pos += stop - len(taken)
             raise Broken
-        taken += piece
+        taken = whole
         r.pos = start
         if which >= 0:
             return taken
         if r.over:
-            r.pos = len(r.buf)
             raise Cut
         yield

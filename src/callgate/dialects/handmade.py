@@ -27,4 +27,29 @@ DIALECTS = (
             ),
         ),
     ),
+    Dialect(
+        "react",
+        "any instruction-tuned model",
+        calls=(
+            Calls(
+                JsonArgs(text_key="", to_line=True),
+                open=("Action:",),
+                header={"name": {"\nAction Input:": ""}},
+                line=True,
+                fence=True,
+            ),
+        ),
+        regions=(
+            Region(("Thought:",), (), ends_at=("Action:", "Final Answer:", "Observation:"), line=True),
+            Region(("Final Answer:",), (), "text", line=True),
+            Region(
+                ("Observation:",),
+                (),
+                "drop",
+                ends_at=("Thought:", "Action:", "Final Answer:"),
+                line=True,
+                note="an observation that the model invented: dropped",
+            ),
+        ),
+    ),
 )

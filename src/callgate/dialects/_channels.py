@@ -1,0 +1,162 @@
+"""Messages with a header that says what the body is: harmony and its like.
+
+One law: a header is read to its `<|message|>` in any order of its parts; a channel that nobody knows is shown, not lost.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from callgate.dialects._calls import read_payload
+from callgate.dialects._ends import resync
+from callgate.dialects._plain import code_tool
+from callgate.dialects._plan import CLOSE, END, Rule, State
+from callgate.dialects._reading import Hold, Reading
+from callgate.dialects._spec import Calls, Channels, Raw
+from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek, spaces, until
+
+HEADER: Final = 512
+"""Characters of a header."""
+
+_TO: Final = re.compile(r"\bto=([^\s<|]+)")
+_CHANNEL: Final = re.compile(r"<\|channel\|>\s*([\w\-]*)")
+_SHAPE: Final = re.compile(r"[\w\s.\-:/=<|>]*+")
+_NAME: Final = re.compile(r"[\w.\-:/]*+")
+_START_OF_HEADER: Final = re.compile(r"\s*(?:to=|<\|)")
+
+
+def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[None]:
+    """One message whose header has begun, by its opener or (no hold) by the prompt."""
+    channels = r.dialect.channels
+    assert channels is not None
+    at_start = hold is None
+    own = hold if hold is not None else r.hold(r.pos)
+    body = r.marks(channels.body)
+    try:
+        if channels.recipient:
+            name = (yield from until(r, body, shape=_NAME)).strip()
+            if not name:
+                raise Broken
+            yield from accept(r, body)
+            yield from _to_recipient(r, channels, own, name)
+            return
+        if at_start:
+            yield from _must_be_header(r)
+        if opener not in channels.body:
+            yield from until(r, body, limit=HEADER, shape=_SHAPE)
+            yield from accept(r, body)
+    except Broken:
+        r.release(own)
+        return
+    except Cut:
+        if channels.recipient or (at_start and not _TO.search(r.held(own)) and "<|" not in r.held(own)):
+            r.release(own)
+            return
+        r.commit(own)
+        return
+    head = r.held(own)
+    r.commit(own)
+    if channels.space and (yield from char(r)) == " ":
+        r.pos += 1
+    yield from _route(r, channels, head)
+
+
+def _must_be_header(r: Reading) -> Parse[None]:
+    """Text that follows the prompt directly is a header only if it looks like one."""
+    while True:
+        rest = r.buf[r.pos :]
+        if _START_OF_HEADER.match(rest):
+            return
+        begun = rest.lstrip()
+        if (
+            r.over
+            or (begun and not "to=".startswith(begun[:3]) and not "<|".startswith(begun[:2]))
+            or len(rest) > HEADER
+        ):
+            if r.over and not begun:
+                raise Cut
+            raise Broken
+        yield
+
+
+def _route(r: Reading, channels: Channels, head: str) -> Parse[None]:
+    to = _TO.findall(head)
+    names = _CHANNEL.findall(head)
+    name = next((n for n in reversed(names) if n), "")
+    recipient = to[-1] if to else ""
+    if recipient and recipient not in (*channels.to_text, *channels.to_reasoning, "assistant"):
+        yield from _call(r, channels, recipient)
+        return
+    if recipient in channels.to_reasoning or (not recipient and name in channels.reasoning):
+        r.state = _states(r.dialect.channels)[1]
+        return
+    if name and name not in (*channels.text, *channels.reasoning) and not recipient:
+        r.note(f"unknown channel {name!r}: shown as text")
+    r.state = r.plan.text
+
+
+@lru_cache(maxsize=32)
+def _states(channels: Channels | None) -> tuple[State, State]:
+    """The states of a visible and of a reasoning body."""
+    assert channels is not None
+    rules = [Rule(CLOSE, text, region=0) for text in channels.end]
+    rules += [Rule(END, text) for text in channels.start]
+    return State([], suffix=False), State(rules, suffix=False, reasoning=True)
+
+
+def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Parse[None]:
+    """Functionary 3.2: `NAME` and a line's end; code for `python`, an object for the rest, text for `all`."""
+    spec = Calls(channels.payload, open=channels.start)
+    if name in channels.to_text:
+        r.commit(hold)
+        r.state = r.plan.text
+        return
+    if name != "python" or (yield from peek(r)) == "{":
+        here = yield from peek(r)
+        if here not in ("{", ""):
+            raise Broken
+    else:
+        name = code_tool(r)
+        spec = Calls(Raw(), open=channels.start, close=channels.start)
+    r.commit(hold)
+    r.open_call(name)
+    try:
+        yield from read_payload(r, spec, {})
+    except Cut:
+        r.drop_call("truncated")
+        return
+    except Broken:
+        yield from resync(r, spec)
+        return
+    gap = yield from spaces(r)
+    r.settle_call()
+    r.say(gap)
+
+
+def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
+    """A body that is a call's arguments."""
+    name = recipient.removeprefix("functions.")
+    half, dot, other = name.partition(".")
+    name = half if dot and half == other else name
+    if channels.marked:
+        r.state = r.plan.text
+        return
+    spec = Calls(channels.payload, close=channels.end, open=channels.start, closed_by_end=True)
+    r.open_call(name)
+    try:
+        yield from read_payload(r, spec, {})
+    except Cut:
+        r.drop_call("truncated")
+        return
+    except Broken:
+        yield from resync(r, spec)
+        return
+    gap = yield from spaces(r)
+    if (yield from accept(r, r.marks(channels.end))) < 0 and (yield from char(r)) != "":
+        if (yield from look(r, r.marks(channels.start))) < 0:
+            r.recovered("closing marker missing after a call")
+        r.settle_call()
+        r.say(gap)
+    r.settle_call()
