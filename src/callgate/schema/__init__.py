@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from callgate.schema._compile import CompiledSchema, compile_schema
 from callgate.schema._describe import Description, describe, name_of, plain_function
-from callgate.schema._look import ALL_TYPES, allowed_types, property_schema
+from callgate.schema._look import ALL_TYPES, allowed_types, is_recursive, property_schema
 from callgate.schema._mend import Mended, Outcome, mend
 from callgate.schema._strict import strict_form
 from callgate.schema._tidy import tidy
@@ -22,6 +22,7 @@ __all__ = [
     "allowed_types",
     "compile_schema",
     "describe",
+    "is_recursive",
     "mend",
     "name_of",
     "plain_function",

@@ -162,3 +162,26 @@ def _property(schema: Any, name: str, root: Any, depth: int, seen: set[int]) -> 
     if not found and isinstance(extra, Mapping):
         return extra
     return None if not found else found[0] if len(found) == 1 else {"allOf": found}
+
+
+def is_recursive(schema: Schema | bool) -> bool:
+    """Whether some value of this schema contains another value of the same part of it, without end."""
+    done: set[int] = set()
+
+    def loops(node: Any, above: frozenset[int], depth: int) -> bool:
+        if isinstance(node, (list, tuple)):
+            return any(loops(item, above, depth) for item in node)
+        if not isinstance(node, Mapping) or id(node) in done or depth <= 0:
+            return False
+        if id(node) in above:
+            return True
+        inside = above | {id(node)}
+        ref = node.get("$ref")
+        children = [value for key, value in node.items() if key not in ("$defs", "definitions", "enum", "const")]
+        children += [follow(ref, schema)] if isinstance(ref, str) else []
+        if any(loops(child, inside, depth - 1) for child in children):
+            return True
+        done.add(id(node))
+        return False
+
+    return loops(schema, frozenset(), MAX_LOOK)

@@ -37,6 +37,8 @@ class Tool:
     """Finds out what became of a started write: takes the same arguments (and, if it wants it, a ToolContext)."""
     description: Description | None = None
     """How arguments become Python values; None: they are passed as they are."""
+    declared: frozenset[str] = frozenset()
+    """Which fields of the spec were said, not defaulted."""
     _made: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -112,7 +114,7 @@ class Tool:
         made = describe(function, injected=is_injected, name=label)
         text = made.summary if description is None else description
         spec = _spec(label, text, made.schema, {**declared, "has_lookup": lookup is not None})
-        return cls(spec, function, _kind(function), lookup, made)
+        return cls(spec, function, _kind(function), lookup, made, frozenset(declared))
 
     @classmethod
     def from_schema(
@@ -135,7 +137,7 @@ class Tool:
             raise ToolError(f"tool {name}: its schema admits no object, so no arguments")
         spec = _spec(name, description, parameters, {**declared, "has_lookup": lookup is not None})
         kind: Kind = "sync" if function is None else _kind(function)
-        return cls(spec, function, kind, lookup, _run_parameters(function))
+        return cls(spec, function, kind, lookup, _run_parameters(function), frozenset(declared))
 
 
 def _spec(name: str, description: str, schema: Schema, declared: Mapping[str, Any]) -> ToolSpec:
