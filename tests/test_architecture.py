@@ -139,6 +139,12 @@ def test_the_face_is_exact() -> None:
         _ = callgate.nothing
 
 
+def test_no_module_takes_the_place_of_a_name_of_the_face() -> None:
+    """`import callgate.x` sets `callgate.x`: a module called like a function would replace it, in some orders only."""
+    modules = {name.removeprefix("callgate.") for name, _, _ in house.modules(house.PACKAGE) if name.count(".") == 1}
+    assert modules & set(callgate.__all__) == set()
+
+
 def test_every_list_of_names_is_exact() -> None:
     """A room's `__all__` names what is there, once, and nothing private."""
     for name, _, tree in house.modules(house.PACKAGE):

@@ -9,25 +9,22 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from callgate.agent import Agent, RunResult
+from callgate.agent import Agent, RunResult, Stream
 from callgate.apps.tui import View, arguments_text, one_line
 from callgate.policy import Answer
 from callgate.run import Pending
-from callgate.types import Message, Principal
 
 TICK = 0.1
 """Seconds between two drawings of the live line."""
 
 
-async def show(
-    agent: Agent, prompt: str, view: View, *, history: Sequence[Message] = (), principal: Principal | None = None
-) -> RunResult:
-    """Runs the prompt and shows every event as it comes. Ctrl-C cancels the run, and its end is shown and recorded."""
-    async with agent.stream(prompt, history=history, principal=principal) as events:
+async def show(stream: Stream, view: View) -> RunResult:
+    """Shows every event of the run as it comes. Ctrl-C cancels the run, and its end is shown and recorded."""
+    async with stream as events:
         ticking = asyncio.create_task(_tick(view))
         try:
             with interrupting(events.cancel):
@@ -37,6 +34,12 @@ async def show(
             ticking.cancel()
             view.pause()
     return events.result
+
+
+async def once(agent: Agent, stream: Stream, view: View) -> RunResult:
+    """The same, and what the agent holds is given back."""
+    async with agent:
+        return await show(stream, view)
 
 
 @contextmanager

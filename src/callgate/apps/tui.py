@@ -12,16 +12,18 @@ Time comes in with every event and tick; nothing here reads a clock.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable
-from typing import Any, Protocol, TextIO, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Protocol, TextIO, TypeAlias
 
 from callgate import events as e
 from callgate.events import Event, dump_event
-from callgate.types import Ask, BadCall, CallDelta, Deny, Finish, ReasoningDelta, TextDelta, ToolCall, ToolResult
+from callgate.types import Ask, BadCall, CallDelta, Deny, ReasoningDelta, TextDelta, ToolCall, ToolResult
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 RESULT_SHOWN = 160
@@ -30,6 +32,7 @@ ARGUMENTS_SHOWN = 300
 """Characters of finished arguments on their line."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_LONE = re.compile(r"[\ud800-\udfff]")
 _MARKDOWN = re.compile(r"(\*\*|`|^\s{0,3}(#|[-*+] |\d+[.)] |>|\|))", re.MULTILINE)
 _STYLES = {"dim": "2", "bold": "1", "call": "36", "good": "32", "bad": "31", "odd": "33", "think": "2;3"}
 
@@ -55,7 +58,7 @@ class View(Protocol):
 
 def printable(text: str) -> str:
     """The text without what could move the cursor, change colours or turn the writing around; tabs as spaces."""
-    return _CONTROL.sub("", text).replace("\t", "    ")
+    return _LONE.sub("\ufffd", _CONTROL.sub("", text)).replace("\t", "    ")
 
 
 def one_line(text: str, limit: int) -> str:
@@ -107,12 +110,10 @@ class Clock:
     def __init__(self) -> None:
         self.started = 0.0
         self.turn_started = 0.0
-        self.first_token: float | None = None
         self.turns = 0
         self.calls = 0
         self.protocol = ""
         self.usage: dict[str, int] = {}
-        self.writing = 0.0  # seconds between each turn's first delta and its end
 
     def see(self, event: Event, now: float) -> None:
         """Takes an event into account."""
@@ -123,21 +124,13 @@ class Clock:
                 self.protocol = event.protocol
             case e.TurnStarted():
                 self.turns = max(self.turns, event.turn)
-                self.turn_started, self.first_token = now, None
+                self.turn_started = now
                 self.protocol = event.protocol or self.protocol
-            case TextDelta() | ReasoningDelta() | CallDelta():
-                if self.first_token is None:
-                    self.first_token = now
             case e.CallProposed():
                 self.calls += 1
             case e.TurnFinished():
-                self._count(event.finish, now)
-
-    def _count(self, finish: Finish, now: float) -> None:
-        if self.first_token is not None:
-            self.writing += now - self.first_token
-        for key, count in (finish.usage or {}).items():
-            self.usage[key] = self.usage.get(key, 0) + count
+                for key, count in (event.finish.usage or {}).items():
+                    self.usage[key] = self.usage.get(key, 0) + count
 
     def summary(self, event: e.RunFinished, now: float) -> str:
         """The last line of a run."""
@@ -146,8 +139,7 @@ class Clock:
         parts.append(f"{self.turns} turn{'s' * (self.turns != 1)}")
         parts.append(f"{self.calls} call{'s' * (self.calls != 1)}")
         if written := usage.get("output", 0):
-            speed = f", {written / self.writing:.0f} a second" if self.writing > 0.05 else ""
-            parts.append(f"{written} tokens written{speed}")
+            parts.append(f"{written} tokens written")
         if self.protocol:
             parts.append(f"asked by {self.protocol}")
         return " · ".join(parts)
@@ -196,7 +188,10 @@ class Records:
 
     def show(self, event: Event, now: float) -> None:
         """The event's line."""
-        self._out.write(json.dumps(dump_event(event), ensure_ascii=False, default=str) + "\n")
+        line = json.dumps(dump_event(event), ensure_ascii=False, default=str)
+        if not line.isascii() and _LONE.search(line):  # half a character: JSON can say it, UTF-8 cannot
+            line = json.dumps(dump_event(event), default=str)
+        self._out.write(line + "\n")
         self._out.flush()
 
     def tick(self, now: float) -> None:
@@ -227,7 +222,7 @@ def told(event: Event) -> str | None:
             return f"now asking by {event.after}, not {event.before}: {one_line(event.reason, ARGUMENTS_SHOWN)}"
         case e.Routed():
             sure = f" ({event.confidence:.0%} sure)" if event.confidence is not None else ""
-            return f"chosen by {event.chooser}: {', '.join(map(printable, event.tools))}{sure}"
+            return f"chosen by {event.chooser}: {', '.join(map(printable, event.tools)) or 'no tool'}{sure}"
         case _:
             return None
 
@@ -452,11 +447,11 @@ def _markdown(text: str, width: int, color: bool) -> str | None:
     return drawn + text[len(text.rstrip("\n")) :]
 
 
-def view(out: TextIO, *, records: bool = False, environ: dict[str, str] | Any = None) -> View:
+def view(out: TextIO, *, records: bool = False, environ: Mapping[str, str] | None = None) -> View:
     """The view that fits where `out` leads: JSON lines if asked, else live in a terminal, else plain lines."""
-    import os
-
     environ = os.environ if environ is None else environ
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="replace")  # a terminal that cannot show a sign shows a question mark
     if records:
         return Records(out)
     if not out.isatty() or environ.get("TERM", "") in {"", "dumb"}:

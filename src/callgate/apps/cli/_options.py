@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,10 +19,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(slots=True, frozen=True)
-class Settings:
-    """What was said on the command line; None: the default holds."""
+class Said:
+    """What was said on the command line; None: the setting holds (`callgate.toml`, environment, default)."""
 
-    model: str = "local"
+    model: str | None = None
     protocol: str | None = None
     dialect: str | None = None
     tools: tuple[str, ...] = ()
@@ -34,14 +34,13 @@ class Settings:
     grant: tuple[str, ...] = ()
     option: tuple[str, ...] = ()
     approve: str = "ask"
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def shared(function: F) -> F:
-    """Adds the shared options; their values come in as one `Settings` by `Settings(**values)`."""
+    """Adds the shared options; their values come in as one `Said` by `Said(**values)`."""
     options = [
-        click.option("-m", "--model", default="local", show_default=True, metavar="MODEL",
-                     help='"local", "ollama:NAME", "openai:NAME", or "http://host:port/v1#NAME".'),
+        click.option("-m", "--model", metavar="MODEL",
+                     help='"local", "ollama:NAME", "openai:NAME", or "http://host:port/v1#NAME". Default: "local".'),
         click.option("-t", "--tools", multiple=True, metavar="FILE.py[:NAME]",
                      help="Your functions under @tool, or one of them. Default: the tools of `callgate demo`."),
         click.option("--no-tools", is_flag=True, help="No tools at all."),
@@ -65,38 +64,30 @@ def shared(function: F) -> F:
     return function
 
 
-def agent_of(settings: Settings, approve: Callable[..., Any] | None) -> Agent:
+def agent_of(said: Said, approve: Callable[..., Any] | None) -> Agent:
     """The agent that was asked for. Raises ConfigError for what cannot be."""
+    from callgate import config, ledger
     from callgate.agent import Agent
     from callgate.apps.toolfile import load
 
-    if settings.no_tools and settings.tools:
+    if said.no_tools and said.tools:
         raise ConfigError("--tools and --no-tools: one or the other")
-    tools = load(() if settings.no_tools else settings.tools or ("demo",))
-    wanted = {
-        "instructions": settings.instructions,
-        "protocol": settings.protocol,
-        "dialect": settings.dialect,
-        "max_turns": settings.max_turns,
-        "options": options_of(settings.option),
-        **settings.extra,
-    }
-    given = {key: value for key, value in wanted.items() if value not in (None, {})}
-    return Agent(settings.model, tools=tools, approve=approve, ledger=ledger_of(settings), **given)
+    names = ("model", "protocol", "dialect", "instructions", "ledger", "max_turns")
+    settings = config.load({name: getattr(said, name) for name in names})
+    tools = load(() if said.no_tools else said.tools or ("demo",))
+    store = ledger.open(settings.where, masking=settings.masking)
+    named = settings.agent_options()
+    named["options"] = {**settings.options, **options_of(said.option)}
+    return Agent(settings.model, tools=tools, approve=approve, ledger=store, **named)
 
 
-def ledger_of(settings: Settings) -> str:
-    """Where runs are recorded."""
-    return settings.ledger or "memory"
-
-
-def principal_of(settings: Settings) -> Principal | None:
+def principal_of(said: Said) -> Principal | None:
     """On whose behalf the tools are called; None if nobody was named."""
     from callgate.types import Principal
 
-    if settings.principal is None and not settings.grant:
+    if said.principal is None and not said.grant:
         return None
-    return Principal(settings.principal or "terminal", frozenset(settings.grant))
+    return Principal(said.principal or "terminal", frozenset(said.grant))
 
 
 def options_of(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from callgate.apps.cli._options import Settings, agent_of, principal_of, shared
+from callgate.apps.cli._options import Said, agent_of, principal_of, shared
 
 if TYPE_CHECKING:
     from callgate.agent import RunResult
@@ -32,26 +32,30 @@ def command(prompt: tuple[str, ...], records: bool, **values: Any) -> None:
     """
     from callgate.apps import session, tui
 
-    settings = Settings(**values)
+    said = Said(**values)
     text = sys.stdin.read() if prompt == ("-",) else " ".join(prompt)
     if not text.strip():
         raise click.UsageError("the prompt is empty")
     quiet = not records and not sys.stdout.isatty()
     view: tui.View = tui.Lines(sys.stderr, answer=False) if quiet else tui.view(sys.stdout, records=records)
-    agent = agent_of(settings, session.asker(settings.approve, view))
-    result = asyncio.run(session.show(agent, text, view, principal=principal_of(settings)))
+    agent = agent_of(said, session.asker(said.approve, view))
+    stream = agent.stream(text, principal=principal_of(said))
+    result = asyncio.run(session.once(agent, stream, view))
     if quiet and result.text:
         click.echo(result.text)
-    sys.exit(status_of(result))
+    sys.exit(status_of(result, told=isinstance(view, tui.Terminal)))
 
 
-def status_of(result: RunResult) -> int:
-    """The exit status, and the line that says why it is not 0."""
+def status_of(result: RunResult, *, told: bool = False) -> int:
+    """The exit status, and the line that says why it is not 0, unless the screen has told it."""
     if result.reason == "answered":
         return 0
     if result.reason == "waiting":
-        waiting = ", ".join(pending.name for pending in result.pending)
-        click.echo(f"callgate: run {result.run_id} waits for a person to decide about {waiting}", err=True)
+        waiting = " ".join(f"--yes {pending.id}" for pending in result.pending)
+        names = ", ".join(pending.name for pending in result.pending)
+        click.echo(f"callgate: waiting for a person to decide about {names}", err=True)
+        click.echo(f"callgate: to go on: callgate runs resume {result.run_id} {waiting} (or --no …)", err=True)
         return 3
-    click.echo(f"callgate: {result.reason}: {result.error or 'no answer'}", err=True)
+    if not told:
+        click.echo(f"callgate: {result.reason.replace('_', ' ')}: {result.error or 'no answer'}", err=True)
     return 130 if result.reason == "cancelled" else 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from callgate.apps.cli._options import Settings, agent_of, principal_of, shared
+from callgate.apps.cli._options import Said, agent_of, principal_of, shared
 
 if TYPE_CHECKING:
     from callgate.types import Message
@@ -32,12 +32,12 @@ def command(records: bool, **values: Any) -> None:
     """
     from callgate.apps import session, tui
 
-    settings = Settings(**values)
+    said = Said(**values)
     view = tui.view(sys.stdout, records=records)
-    agent = agent_of(settings, session.asker(settings.approve, view))
+    agent = agent_of(said, session.asker(said.approve, view))
     read = _reader()
     if not records:
-        click.echo(f"callgate chat with {settings.model}. {HELP}", err=True)
+        click.echo(f"callgate chat with {agent.provider.model}. {HELP}", err=True)
     history: list[Message] = []
     with asyncio.Runner() as runner:
         while (line := read()) is not None:
@@ -56,11 +56,9 @@ def command(records: bool, **values: Any) -> None:
                 case text if text.startswith("/"):
                     click.echo(f"{text}: no such command. {HELP}", err=True)
                 case text:
-                    talk = session.show(agent, text, view, history=history, principal=principal_of(settings))
-                    try:
-                        history = list(runner.run(talk).messages)
-                    except KeyboardInterrupt:
-                        click.echo("\ncallgate: stopped; the last message is not part of the conversation", err=True)
+                    stream = agent.stream(text, history=history, principal=principal_of(said))
+                    history = runner.run(session.show(stream, view)).messages
+        runner.run(agent.aclose())
 
 
 def _reader() -> Callable[[], str | None]:

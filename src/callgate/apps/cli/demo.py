@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from callgate.apps.cli._options import Settings, agent_of, shared
+from callgate.apps.cli._options import Said, agent_of, shared
 
 PROMPTS = (
     "What is 17 * 23?",
@@ -39,27 +39,31 @@ def command(prompts: tuple[str, ...], records: bool, **values: Any) -> None:
 
     The first time it fetches the weights (93 MB). Give your own PROMPTs to try others.
     """
+    from callgate import config
     from callgate.apps import session, tui
     from callgate.apps.cli.model import fetched
 
-    settings = Settings(**values)
-    if settings.model == "local":
+    said = Said(**values)
+    if (said.model or config.load().model) == "local":
         fetched()
     view = tui.view(sys.stdout, records=records)
-    agent = agent_of(settings, session.asker(settings.approve, view))
+    agent = agent_of(said, session.asker(said.approve, view))
     asked = prompts or PROMPTS
     if not records:
         names = ", ".join(agent.toolbox.names)
-        click.secho(f"callgate demo: {settings.model} with the tools {names}", bold=True)
+        click.secho(f"callgate demo: {agent.provider.model} with the tools {names}", bold=True)
     began = time.monotonic()
     results = []
     with asyncio.Runner() as runner:
         for number, prompt in enumerate(asked, 1):
             if not records:
                 click.secho(f"\n[{number}/{len(asked)}] {prompt}", bold=True)
-            results.append(runner.run(session.show(agent, prompt, view)))
+            results.append(runner.run(session.show(agent.stream(prompt), view)))
             if results[-1].reason == "cancelled":
-                sys.exit(130)
+                break
+        runner.run(agent.aclose())
+    if results[-1].reason == "cancelled":
+        sys.exit(130)
     if not records:
         called = sum(len(result.calls) for result in results)
         fine = sum(record.result.ok for result in results for record in result.calls)

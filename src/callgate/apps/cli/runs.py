@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from callgate.apps.cli._ledgers import brief, date, json_option, ledger_option, say_json, with_ledger
-from callgate.apps.cli._options import Settings, agent_of, shared
+from callgate.apps.cli._options import Said, agent_of, shared
 from callgate.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -133,13 +133,12 @@ def resume(run_id: str, yes: tuple[str, ...], no: tuple[str, ...], **values: Any
     from callgate.apps import session, tui
     from callgate.apps.cli.ask import status_of
 
-    settings = Settings(**values)
+    said = Said(**values)
     view = tui.view(sys.stdout)
-    agent = agent_of(settings, session.asker(settings.approve, view))
+    agent = agent_of(said, session.asker(said.approve, view))
     answers = dict.fromkeys(yes, True) | dict.fromkeys(no, False)
-    result = asyncio.run(agent.resume(run_id, answers=answers))
-    click.echo(result.text)
-    sys.exit(status_of(result))
+    result = asyncio.run(session.once(agent, agent.stream_resume(run_id, answers), view))
+    sys.exit(status_of(result, told=True))
 
 
 @command.command()

@@ -15,6 +15,9 @@ import re
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
+from typing import Annotated
+
+from pydantic import Field
 
 from callgate.errors import NoEffect
 from callgate.tools import tool
@@ -79,8 +82,15 @@ _FUNCTIONS: dict[str, tuple[range, Callable[..., Fraction]]] = {  # how many arg
 }
 
 
-@tool(effect="read", timeout=5)
-def calculate(expression: str) -> str:
+@tool(
+    effect="read",
+    timeout=5,
+    examples=[
+        {"request": "What is 12 * 9?", "arguments": {"expression": "12 * 9"}},
+        {"request": "Calculate the square root of (8 - 2) / 4.", "arguments": {"expression": "sqrt((8 - 2) / 4)"}},
+    ],
+)
+def calculate(expression: Annotated[str, Field(max_length=60)]) -> str:
     """Works out an arithmetic expression exactly.
 
     Args:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
+from typing import Annotated
 from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import Field
 
 from callgate.errors import NotFound
 from callgate.tools import tool
@@ -29,8 +32,15 @@ _CITIES = {  # large cities that share another city's zone
 }
 
 
-@tool(effect="read", timeout=5)
-def time_in(place: str) -> dict[str, str]:
+@tool(
+    effect="read",
+    timeout=5,
+    examples=[
+        {"request": "How late is it in Paris?", "arguments": {"place": "Paris"}},
+        {"request": "What day is it in New York?", "arguments": {"place": "New York"}},
+    ],
+)
+def time_in(place: Annotated[str, Field(max_length=40)]) -> dict[str, str]:
     """The date and time of day in a city or time zone, now.
 
     Args:

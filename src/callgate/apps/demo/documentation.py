@@ -11,13 +11,18 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from callgate.errors import NotFound
 from callgate.tools import tool
 
 FOUND = 3
-EXCERPT = 400
-_WORD = re.compile(r"[a-z0-9_]+")
+EXCERPT = 300
+"""Characters of each section that are quoted."""
+_WORD = re.compile(r"[a-z0-9]+")
+_CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
 _HEADING = re.compile(r"^#{1,4} +(.+)$", re.MULTILINE)
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PLACES = (_PACKAGE / "_docs", _PACKAGE.parents[1] / "docs")  # in a wheel; in a source tree
@@ -33,8 +38,15 @@ class Section:
     words: Counter[str]
 
 
-@tool(effect="read", timeout=5)
-def search_docs(query: str) -> list[dict[str, str]]:
+@tool(
+    effect="read",
+    timeout=5,
+    examples=[
+        {"request": "What do the docs say about approvals?", "arguments": {"query": "approvals"}},
+        {"request": "Look up the ledger in the documentation.", "arguments": {"query": "ledger"}},
+    ],
+)
+def search_docs(query: Annotated[str, Field(max_length=60)]) -> list[dict[str, str]]:
     """Searches callgate's own documentation.
 
     Args:
@@ -43,7 +55,13 @@ def search_docs(query: str) -> list[dict[str, str]]:
     found = best(query, sections())
     if not found:
         raise NotFound(f"nothing in the documentation has the words of {query!r}")
-    return [{"page": s.page, "section": s.title, "text": s.text[:EXCERPT]} for s in found[:FOUND]]
+    return [{"page": s.page, "section": s.title, "text": excerpt(s.text)} for s in found[:FOUND]]
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a section on one line, without code blocks, cut between two words."""
+    flat = " ".join(_CODE.sub(" ", text).split())
+    return flat if len(flat) <= EXCERPT else flat[: flat.rfind(" ", 0, EXCERPT)] + " …"
 
 
 @cache

@@ -8,6 +8,9 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from callgate.errors import NotFound
 from callgate.tools import tool
@@ -16,8 +19,15 @@ FILE = Path(__file__).with_name("parcels.sqlite")
 SOURCE = Path(__file__).with_name("parcels.sql")
 
 
-@tool(effect="read", timeout=5)
-def find_parcel(number: str) -> dict[str, str]:
+@tool(
+    effect="read",
+    timeout=5,
+    examples=[
+        {"request": "Has parcel P-2040 arrived?", "arguments": {"number": "P-2040"}},
+        {"request": "Where is my parcel P-7311?", "arguments": {"number": "P-7311"}},
+    ],
+)
+def find_parcel(number: Annotated[str, Field(max_length=8)]) -> dict[str, str]:
     """Where a parcel is (demo data).
 
     Args:
