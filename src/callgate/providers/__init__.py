@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from callgate.errors import ConfigError
+from callgate.providers._recording import Recording as Recording
 from callgate.types import Delta, ModelInfo, Request
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class Provider(Protocol):
 
     async def score(self, request: Score) -> Scores:
         """Log-probabilities; only where `info().capabilities` has "logprobs"."""
+        ...
+
+    async def catalogue(self) -> list[ModelInfo]:
+        """What the server has, each with what is known of it."""
         ...
 
     async def aclose(self) -> None:
@@ -70,6 +75,20 @@ def open(model: str | Provider, **options: Any) -> Provider:  # noqa: A001 - the
             raise ConfigError(f"model {model!r}: unknown; {_forms()}")
     plug = import_module(f"{__name__}.{kind}")
     return cast("Provider", plug.open(name, **options))
+
+
+def server(name: str, **options: Any) -> Provider:
+    """A provider of no model yet, for `catalogue`: "local", "ollama", a vendor's name or an address."""
+    kind, colon, rest = name.partition(":")
+    if kind in ("http", "https"):
+        return open(name, **options)
+    if colon:
+        raise ConfigError(f"server {name!r}: write {kind!r} alone, without {rest!r}")
+    if kind == "local":
+        return open("local", **options)
+    if kind in plugs() and kind not in ("replay", "llamacpp"):
+        return cast("Provider", import_module(f"{__name__}.{kind}").open("", **options))
+    return cast("Provider", import_module(f"{__name__}.openai").open("", vendor=kind, **options))
 
 
 def _forms() -> str:

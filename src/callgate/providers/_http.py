@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import os
 import random
 import re
 import time
@@ -249,7 +250,7 @@ class Mouth:
             return Unreachable(f"{self.name}: {self.shown}: TLS failed: {words} (see `verify`)", provider=self.name)
         if isinstance(error, aiohttp.ClientConnectorError):
             hint = "; is the server running?" if self._local else ""
-            words = self._words(error.os_error)
+            words = os.strerror(error.os_error.errno) if error.os_error.errno else self._words(error.os_error)
             return Unreachable(f"{self.name}: cannot connect to {self.shown}: {words}{hint}", provider=self.name)
         return Unreachable(f"{self.name}: {self.shown} broke off before it answered: {words}", provider=self.name)
 

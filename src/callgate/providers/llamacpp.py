@@ -24,6 +24,7 @@ from callgate.formats import openai as api
 from callgate.protocols._steps import Score, Scores
 from callgate.providers._failures import error_of
 from callgate.providers._gguf import metadata
+from callgate.providers._recording import Recorder
 from callgate.types import Delta, Message, ModelInfo, Request
 
 MAX_TOKENS = 512
@@ -56,8 +57,9 @@ class LlamaCpp:
         threads: int | None = None,
         slots: int = 1,
         dialect: str | None = None,
+        record: str | Path | None = None,
     ) -> None:
-        """`slots`: requests that run at once; further ones wait."""
+        """`slots`: requests that run at once; further ones wait. `record`: see `_recording`."""
         if path is None:
             from callgate.providers import _weights
 
@@ -72,6 +74,7 @@ class LlamaCpp:
         self._context = context or min(trained, MAX_CONTEXT)
         self._setup = _Setup(str(path), self._context * slots, threads or _threads(), slots)
         self._dialect = dialect
+        self._record = Path(record) if record is not None else None
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[list[Delta]]]:
         """The deltas of one answer."""
@@ -87,20 +90,25 @@ class LlamaCpp:
             for value in first:
                 if error := error_of(value, provider=self.name, model=self.model):
                     raise error
-            deltas = self._deltas(first, job, request)
+            recorder = Recorder.start(self._record, wire="openai", model=self.model, body=body)
+            deltas = self._deltas(first, job, request, recorder)
             try:
                 yield deltas
             finally:
                 await deltas.aclose()
+                if recorder is not None:
+                    recorder.close()
         finally:
             await job.stop()
 
     async def _deltas(
-        self, first: list[dict[str, Any]], job: _Job, request: Request
+        self, first: list[dict[str, Any]], job: _Job, request: Request, recorder: Recorder | None
     ) -> AsyncGenerator[list[Delta], None]:
         loader = api.Loader(tools=tuple(tool.name for tool in request.tools))
         values = first
         while values:
+            if recorder is not None:
+                recorder.piece(b"".join(b"data: %s\n\n" % json.dumps(value).encode() for value in values))
             if deltas := [delta for value in values for delta in loader.take(value)]:
                 yield deltas
             try:
@@ -108,6 +116,8 @@ class LlamaCpp:
             except ProviderError as error:
                 yield loader.fail(str(error))
                 return
+        if recorder is not None:
+            recorder.piece(b"")
         yield loader.finish()
 
     async def info(self) -> ModelInfo:
@@ -123,6 +133,10 @@ class LlamaCpp:
         return ModelInfo(
             self.model, self.name, frozenset(abilities), template, self._dialect, self._context, {"name": name}
         )
+
+    async def catalogue(self) -> list[ModelInfo]:
+        """The one model of the file."""
+        return [await self.info()]
 
     async def score(self, request: Score) -> Scores:
         """The mean log-probability a token of each candidate after each prompt.

@@ -5,6 +5,7 @@ One law: what the server says of a model (`/api/show`) decides how it is asked, 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -89,10 +90,21 @@ class Ollama(Served):
                 shown = await self.mouth.ask("POST", "/api/show", {"model": self.model}, model=self.model)
             except CallgateError:  # the request itself will tell; ask again next time
                 return ModelInfo(self.model, self.name, frozenset({"tools", "schema"}), None, self._dialect)
-            self._info = self._resolve(shown if isinstance(shown, Mapping) else {})
+            self._info = self._resolve(self.model, shown if isinstance(shown, Mapping) else {})
         return self._info
 
-    def _resolve(self, shown: Mapping[str, Any]) -> ModelInfo:
+    async def catalogue(self) -> list[ModelInfo]:
+        """What is pulled, each with what `/api/show` says of it."""
+        limit = asyncio.Semaphore(8)
+
+        async def one(name: str) -> ModelInfo:
+            async with limit:
+                shown = await self.mouth.ask("POST", "/api/show", {"model": name}, model=name)
+            return self._resolve(name, shown if isinstance(shown, Mapping) else {})
+
+        return list(await asyncio.gather(*(one(name) for name in await self.models())))
+
+    def _resolve(self, model: str, shown: Mapping[str, Any]) -> ModelInfo:
         said = shown.get("capabilities")
         abilities = {"schema"}
         if isinstance(said, list):
@@ -104,9 +116,9 @@ class Ollama(Served):
         context = facts.get(f"{facts.get('general.architecture')}.context_length")
         template = facts.get("tokenizer.chat_template") or shown.get("template")
         template = template if isinstance(template, str) and template else None
-        dialect = self._dialect or dialects.detect(chat_template=template, model_name=self.model)
+        dialect = self._dialect or dialects.detect(chat_template=template, model_name=model)
         return ModelInfo(
-            self.model,
+            model,
             self.name,
             frozenset(abilities),
             template,

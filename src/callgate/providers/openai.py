@@ -170,9 +170,7 @@ class OpenAI(Served):
     async def models(self) -> tuple[str, ...]:
         """The names of the models that the server has."""
         answer = await self.mouth.ask("GET", "/models")
-        entries = answer.get("data") or answer.get("models") if isinstance(answer, Mapping) else answer
-        names = (e.get("id") or e.get("name") for e in entries or () if isinstance(e, Mapping))
-        return tuple(str(name).removeprefix("models/") for name in names if name)
+        return tuple(str(e.get("id") or e.get("name")) for e in _entries(answer))
 
     async def refine(self, error: Exception) -> Exception:
         """A missing model: what is there; a missing path: what the address should look like."""
@@ -192,17 +190,22 @@ class OpenAI(Served):
         if self._info is None:
             listed, props = await asyncio.gather(self._listed(), self._props())
             if listed is None:
-                return self._resolve({}, {})  # not reachable now: ask again next time
-            self._info = self._resolve(listed, props)
+                return self._resolve(self.model, {}, {})  # not reachable now: ask again next time
+            self._info = self._resolve(self.model, listed, props)
         return self._info
+
+    async def catalogue(self) -> list[ModelInfo]:
+        """What the server has, each with what is known of it."""
+        answer = await self.mouth.ask("GET", "/models")
+        props = await self._props()
+        return [self._resolve(str(e.get("id") or e.get("name")), e, props) for e in _entries(answer)]
 
     async def _listed(self) -> Mapping[str, Any] | None:
         try:
             answer = await self.mouth.ask("GET", "/models")
         except CallgateError:
             return None
-        entries = answer.get("data") if isinstance(answer, Mapping) else None
-        found = [e for e in entries or () if isinstance(e, Mapping)]
+        found = _entries(answer)
         if not self.model and len(found) == 1:
             self.model = str(found[0].get("id") or "")
         return next((e for e in found if e.get("id") == self.model), {})
@@ -217,7 +220,7 @@ class OpenAI(Served):
             return {}
         return answer if isinstance(answer, Mapping) else {}
 
-    def _resolve(self, listed: Mapping[str, Any], props: Mapping[str, Any]) -> ModelInfo:
+    def _resolve(self, model: str, listed: Mapping[str, Any], props: Mapping[str, Any]) -> ModelInfo:
         template = props.get("chat_template")
         template = template if isinstance(template, str) else None
         abilities = set(self._vendor.abilities)
@@ -234,12 +237,22 @@ class OpenAI(Served):
             or listed.get("context_window")
             or (meta or {}).get("n_ctx")
         )
-        dialect = self._dialect or dialects.detect(chat_template=template, model_name=self.model)
+        dialect = self._dialect or dialects.detect(chat_template=template, model_name=model)
         return ModelInfo(
-            self.model,
+            model,
             self.name,
             frozenset(abilities),
             template,
             dialect,
             context if isinstance(context, int) else None,
         )
+
+
+def _entries(answer: Any) -> list[Mapping[str, Any]]:
+    """The models in an answer to /models, whatever it wraps them in."""
+    found = (answer.get("data") or answer.get("models")) if isinstance(answer, Mapping) else answer
+    return (
+        [e for e in found if isinstance(e, Mapping) and (e.get("id") or e.get("name"))]
+        if isinstance(found, list)
+        else []
+    )

@@ -135,6 +135,10 @@ class Replay:
         """The info it was given; else a model that can do everything but score."""
         return self._info
 
+    async def catalogue(self) -> list[ModelInfo]:
+        """The one model of the script."""
+        return [self._info]
+
     async def score(self, request: Score) -> Scores:
         """What the function `scores` says; without one `ConfigError`."""
         if self._scores is None:

@@ -8,20 +8,18 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from callgate.apps.cli._replies import print_events, print_reply
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from io import BufferedReader
-
-    from callgate.types import Delta, Reply
 
 BLOCK = 1 << 16
 """Bytes read at once: far more than a pipe hands over, far less than a recording holds."""
@@ -65,10 +63,10 @@ def command(
         dialect, wire=wire, tools=_tools(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
     )
     for piece in _pieces(file, binary=wire is not None, size=chunks):
-        _print_events(reader.feed(piece), events)
-    _print_events(reader.finish(), events)
+        print_events(reader.feed(piece), events)
+    print_events(reader.finish(), events)
     if not events:
-        click.echo(_json(_reply(reader.reply), indent=2))
+        print_reply(reader.reply)
 
 
 def _detected(model: str | None, template: str | None) -> str:
@@ -128,35 +126,3 @@ def _blocks(file: str) -> Iterator[bytes]:
 
 def _name(file: str) -> str:
     return "stdin" if file == "-" else file
-
-
-def _print_events(deltas: list[Delta], wanted: bool) -> None:
-    from callgate.events import dump_event
-
-    if wanted:
-        for delta in deltas:
-            click.echo(_json(dump_event(delta)))
-
-
-def _reply(reply: Reply) -> dict[str, Any]:
-    from callgate.events import dump_event
-
-    def dumped(calls: Iterable[Any]) -> list[dict[str, Any]]:
-        return [{key: value for key, value in dump_event(call).items() if key != "type"} for call in calls]
-
-    data = {field.name: getattr(reply, field.name) for field in fields(reply)}
-    return data | {
-        "calls": dumped(reply.calls),
-        "incomplete": dumped(reply.incomplete),
-        "usage": dict(reply.usage) if reply.usage is not None else None,
-        "other_choices": {str(choice): dumped(calls) for choice, calls in reply.other_choices.items()},
-    }
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which a model can write, has no UTF-8: escape it again
-        return json.dumps(value, indent=indent)
-    return text
