@@ -18,7 +18,7 @@ from _peers import Empty, full_rescan_reader, library, rescan, rescan_reader
 from _workloads import PROSE, RENDER, TAGS, TOOLS, prose, w1, w2, w3, w5
 from callgate import dialects
 from callgate.liveview import LiveArguments
-from callgate.separate import separate
+from callgate.separation import separate
 from callgate.types import ToolCall
 
 DIALECTS = tuple(RENDER)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.errors import CallgateError
-from callgate.separate import separate
+from callgate.separation import separate
 
 TAGS = [
     ("<tool_call>", "</tool_call>"),
