@@ -52,8 +52,8 @@ def asked(info: ModelInfo) -> tuple[str, str]:
         return protocol, "it is what worked before"
     reasons = {
         "native": "the server reads the model's calls itself",
-        "routed": "a small model, and the server keeps output to a schema",
-        "constrained": "no tools field, but the server keeps output to a schema",
+        "routed": "a small model, whose output is kept to a schema",
+        "constrained": "no tools field, but output is kept to a schema",
         "json": "neither tools nor schemas, and no dialect is known",
     }
     return protocol, reasons.get(protocol, "neither tools nor schemas: the family's own markup goes into the prompt")
