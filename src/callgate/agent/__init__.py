@@ -86,6 +86,7 @@ class Agent:
         self.options = dict(options or {})
         self.ledger = ledgers.open(ledger)
         self.approve = approve
+        protocols.choose(ModelInfo(""), (), protocol)  # raises for a name that nobody knows
         self.protocol = protocol
         self.dialect = dialect
         self.executor = Executor(
@@ -199,13 +200,17 @@ class Agent:
         """Everything of the caller is checked here, before anything starts."""
         if principal is not None and not isinstance(principal, Principal):
             raise ConfigError(f"principal: a Principal is needed, not {type(principal).__name__}")
-        protocols.choose(ModelInfo(""), (), self.protocol)
         adopted = History.adopt(messages)
 
         async def work(stream: Stream | None) -> RunResult:
             run = Run(self._config(run_id or new_id(), await self._info(), principal, key=key))
             async with self._held(run.config.run_id) as hold:
-                return await self._drive(run, run.start(adopted.messages), stream, World(*self._means(), hold=hold))
+                return await self._drive(
+                    run,
+                    lambda: run.start(adopted.messages),
+                    stream,
+                    self._world(hold),
+                )
 
         return work
 
@@ -224,8 +229,13 @@ class Agent:
                     return result_of(run)
                 now = time.time()
                 waited = {e.data["call_id"]: max(0.0, now - e.at) for e in entries if e.kind == "ask"}
-                world = replace(World(*self._means(), hold=hold), approve=asker, answers=answers, waited=waited)
-                return await self._drive(run, run.receive(Resumed(run.now)), stream, world)
+                world = replace(
+                    self._world(hold),
+                    approve=asker,
+                    answers=answers,
+                    waited=waited,
+                )
+                return await self._drive(run, lambda: run.receive(Resumed(run.now)), stream, world)
 
         return work
 
@@ -246,7 +256,7 @@ class Agent:
         journal.fold(run, entries)
         return run
 
-    async def _drive(self, run: Run, step: Step, stream: Stream | None, world: World) -> RunResult:
+    async def _drive(self, run: Run, first: Callable[[], Step], stream: Stream | None, world: World) -> RunResult:
         config = run.config
         world.started = lambda tool: self._starts(config.principal, tool).append(time.monotonic())
         driver = Driver(run, world, stream.emit if stream else _unheard, stream.room if stream else None)
@@ -255,7 +265,7 @@ class Agent:
         self._drivers[config.run_id] = driver
         watch = asyncio.ensure_future(_watch(world.hold, driver)) if world.hold else None
         try:
-            await driver.drive(step)
+            await driver.drive(first)
         finally:
             del self._drivers[config.run_id]
             if watch is not None:
@@ -266,8 +276,8 @@ class Agent:
             self._worked[config.info.name] = run.protocol
         return result_of(run)
 
-    def _means(self) -> tuple[Provider, Executor, Ledger, Approve | None]:
-        return self.provider, self.executor, self.ledger, self.approve
+    def _world(self, hold: Hold | None) -> World:
+        return World(self.provider, self.executor, self.ledger, self.approve, timeout=self._run_timeout, hold=hold)
 
     @asynccontextmanager
     async def _held(self, run_id: str) -> AsyncIterator[Hold | None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from callgate.errors import BadRequest, CallgateError, ConfigError, LedgerError, ModelMissing, RefusedKey
-from callgate.events import CallProgress, CallStarted, Event, dump_event
+from callgate.events import CallFinished, CallProgress, CallStarted, Event, RunFinished, dump_event
 from callgate.executor import Executor
 from callgate.keys import arguments_hash
 from callgate.ledger import Hold, Ledger
@@ -31,6 +31,7 @@ from callgate.run import (
     End,
     Execute,
     Failed,
+    Input,
     LookUp,
     Parked,
     Pending,
@@ -86,7 +87,11 @@ class Driver:
         self._task: asyncio.Task[Any] | None = None
         self._own: Literal["cancel", "time"] | None = None
         self._stop_calls: asyncio.Event | None = None
-        self._broken = False
+        self._unsaid: list[Step] = []
+        """What the run said and nobody has written or seen yet, in order."""
+        self._writing = asyncio.Lock()
+        self._broken: str | None = None
+        """How the ledger failed."""
 
     @property
     def now(self) -> float:
@@ -105,10 +110,13 @@ class Driver:
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
-    async def drive(self, step: Step) -> None:
-        """Goes on from this step until the run ends or is parked. Raises only if the task itself is cancelled."""
+    async def drive(self, first: Callable[[], Step]) -> None:
+        """Begins with the first step and goes on until the run ends or is parked. Raises only if the task itself is
+        cancelled."""
         self._task = asyncio.current_task()
         try:
+            step = first()
+            self._unsaid.append(step)
             while (command := await self._follow(step)) is not None:
                 step = await self._act(command)
             assert self.run.ended or self.run.phase == "parked", "the run neither goes on nor ends"
@@ -124,47 +132,84 @@ class Driver:
         finally:
             self._task = None
 
+    def _tell(self, value: Input) -> Step:
+        """Brings the run an input. What it says to it is written and shown in this very order."""
+        step = self.run.receive(value)
+        self._unsaid.append(step)
+        return step
+
     async def _follow(self, step: Step, *, wait: bool = True) -> Command | None:
-        """Records, then shows, what a step says; the command that is to be carried out."""
-        entries = [c.entry for c in step.commands if isinstance(c, Record)]
-        cancelled = False
-        if entries and not self._broken:
-            durable = any(c.durable for c in step.commands if isinstance(c, Record))
+        """Records, then shows, what was said; the command that is to be carried out."""
+        if not self._show_all():
             try:
-                cancelled = await self._append(entries, durable=durable)
-            except LedgerError as error:  # nothing more can be recorded, so nothing more is done
-                self._broken = True
-                if self._stop_calls is not None:
-                    self._stop_calls.set()
-                for event in step.events:
-                    self._emit(event)
+                await self._write()
+            except LedgerError as error:  # nothing can be recorded, so nothing more is done
                 step = self.run.receive(Broke(f"the ledger failed: {error}", self.now))
-        for event in step.events:
-            self._emit(event)
-        if cancelled:
-            raise asyncio.CancelledError
+                self._show(step)
+        else:
+            self._show_all()
         if wait and self._room is not None:
             await self._room()
         command = next((c for c in reversed(step.commands) if not isinstance(c, Record)), None)
         return None if isinstance(command, End) else command
 
-    async def _append(self, entries: list[Entry], *, durable: bool) -> bool:
+    async def _write(self) -> None:
+        """Everything said so far is in the ledger, and then shown. Raises LedgerError, then and ever after."""
+        cancelled = False
+        async with self._writing:
+            steps, self._unsaid = self._unsaid, []
+            records = [c for step in steps for c in step.commands if isinstance(c, Record)]
+            if records and self._broken is None:
+                try:
+                    cancelled = await self._append(records)
+                except LedgerError as error:
+                    self._broken = str(error)
+                    if self._stop_calls is not None:
+                        self._stop_calls.set()
+            for step in steps:
+                self._show(step)
+        if self._broken is not None:
+            raise LedgerError(self._broken)
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _append(self, records: list[Record]) -> bool:
         """True if a cancel came meanwhile: what was begun to be written is written first."""
         work = self._world.ledger.append(
-            self.run.config.run_id, entries, durable=durable, fence=self._world.hold.fence if self._world.hold else None
+            self.run.config.run_id,
+            [record.entry for record in records],
+            durable=any(record.durable for record in records),
+            fence=self._world.hold.fence if self._world.hold else None,
         )
+        if self._world.ledger.where == "memory":  # it never waits
+            await work
+            return False
         _, cancelled = await _to_its_end(work)
         return cancelled
+
+    def _show_all(self) -> bool:
+        """Shows what nobody has seen yet, unless something of it must be written first."""
+        if self._writing.locked() or any(isinstance(c, Record) for step in self._unsaid for c in step.commands):
+            return False
+        steps, self._unsaid = self._unsaid, []
+        for step in steps:
+            self._show(step)
+        return True
+
+    def _show(self, step: Step) -> None:
+        for event in step.events:
+            if self._broken is None or isinstance(event, (CallFinished, RunFinished)):
+                self._emit(event)
 
     async def _wind_up(self) -> None:
         """The task was cancelled, by us or from outside: the run ends in order."""
         for _ in range(2):  # the first may wait for calls in flight, of which there are none here
             if not self.run.ended:
-                await self._follow(self.run.receive(self._stop_word()), wait=False)
+                await self._follow(self._tell(self._stop_word()), wait=False)
 
     async def _give_up(self, error: str) -> None:
         if not self.run.ended:
-            await self._follow(self.run.receive(Broke(error, self.now)), wait=False)
+            await self._follow(self._tell(Broke(error, self.now)), wait=False)
 
     def _stop_word(self) -> Tick | Cancelled:
         if self._own == "time":  # a timer may fire a moment early
@@ -204,25 +249,24 @@ class Driver:
             async with self._world.provider.stream(send.request) as stream:
                 async for deltas in stream:
                     begun = begun or bool(deltas)
-                    step = self.run.receive(Received(deltas, self.now))
+                    step = self._tell(Received(deltas, self.now))
                     if step.commands:
                         return step
-                    for event in step.events:
-                        self._emit(event)
+                    self._show_all()
                     if self._room is not None:
                         await self._room()
         except Exception as error:
             if not begun:
-                return self.run.receive(failed(error, self.now))
-            return self.run.receive(Received([Finish("error", error=_said(error))], self.now))
-        return self.run.receive(Received([Finish("interrupted", error="the stream ended without its end")], self.now))
+                return self._tell(failed(error, self.now))
+            return self._tell(Received([Finish("error", error=_said(error))], self.now))
+        return self._tell(Received([Finish("interrupted", error="the stream ended without its end")], self.now))
 
     async def _score(self, command: ScoreText) -> Step:
         try:
             scores = await self._world.provider.score(command.score)
         except Exception as error:
-            return self.run.receive(failed(error, self.now))
-        return self.run.receive(Scored(scores, self.now))
+            return self._tell(failed(error, self.now))
+        return self._tell(Scored(scores, self.now))
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -232,7 +276,7 @@ class Driver:
 
         async def after(call: ToolCall, result: ToolResult, seconds: float | None) -> None:
             nonlocal following
-            following = await self._follow(self.run.receive(Ran(call.id, result, seconds, self.now)), wait=False)
+            following = await self._follow(self._tell(Ran(call.id, result, seconds, self.now)), wait=False)
 
         config = self.run.config
         self._stop_calls = stop = asyncio.Event()
@@ -258,7 +302,7 @@ class Driver:
                     cancelled = True
                 elif self._task is not None:
                     self._task.uncancel()
-                stopping = self.run.receive(self._stop_word())
+                stopping = self._tell(self._stop_word())
                 stop.set()
                 await undisturbed(self._follow(stopping, wait=False))
         self._stop_calls = None
@@ -270,27 +314,21 @@ class Driver:
     def _heard(self, event: Any) -> None:
         """The executor tells what happens to a call."""
         if isinstance(event, CallProgress):
-            step = self.run.receive(Progressed(event.call_id, event.value))
-        elif isinstance(event, CallStarted) and self.run.calls.unstarted(event.call_id):
-            step = self._start(event.call_id, event.name)
-        else:
-            return  # a write, which began when it was recorded
-        for shown in step.events:
-            self._emit(shown)
-
-    def _start(self, call_id: str, name: str) -> Step:
-        step = self.run.receive(Began(call_id, self.now))
-        self._world.started(name)
-        return step
+            self._tell(Progressed(event.call_id, event.value))
+        elif isinstance(event, CallStarted):
+            if self.run.calls.running(event.call_id):
+                return  # a write, which began when it was recorded
+            self._tell(Began(event.call_id, self.now))
+            self._world.started(event.name)
+        self._show_all()
 
     async def _before_write(self, call: ToolCall, spec: ToolSpec, key: str) -> ToolResult | None:
         """Records that a write is about to start (X4). Its result, if an identical one must not start again."""
         if not spec.repeatable and (earlier := await self._earlier(call, key)) is not None:
             return earlier
-        step = self._start(call.id, call.name)
-        await self._append([c.entry for c in step.commands if isinstance(c, Record)], durable=True)
-        for event in step.events:
-            self._emit(event)
+        self._tell(Began(call.id, self.now))
+        await self._write()
+        self._world.started(call.name)
         return None
 
     async def _earlier(self, call: ToolCall, key: str) -> ToolResult | None:
@@ -337,7 +375,7 @@ class Driver:
                 call, run_id=config.run_id, principal=config.principal, key=self.run.key_of(started)
             )
             result = replace(known or unknown(call), call_id=call.id)
-            following = await self._follow(self.run.receive(Ran(call.id, result, 0.0, self.now)))
+            following = await self._follow(self._tell(Ran(call.id, result, 0.0, self.now)))
         return Step(commands=[following] if following is not None else [])
 
     # --- people ---------------------------------------------------------------------------------------------------
@@ -355,9 +393,9 @@ class Driver:
                 unanswered = True
                 continue
             waited += self._world.waited.get(pending.id, 0.0)
-            following = await self._follow(self.run.receive(Answered(pending.id, answer, self.now, round(waited, 3))))
+            following = await self._follow(self._tell(Answered(pending.id, answer, self.now, round(waited, 3))))
         if unanswered:
-            following = await self._follow(self.run.receive(Parked(self.now)))
+            following = await self._follow(self._tell(Parked(self.now)))
         return Step(commands=[following] if following is not None else [])
 
     async def _answer(self, pending: Pending) -> Answer | None:

@@ -89,7 +89,8 @@ class Batch:
         `writes`: the writes that this run has started and that may have taken effect, by key (X4).
         """
         plan = Plan()
-        here: dict[str, Item] = {}
+        reads: dict[str, Item] = {}
+        here: set[str] = set()
         for item in self.of("allowed"):
             assert item.spec is not None
             if item.write and not item.spec.repeatable:
@@ -104,12 +105,14 @@ class Batch:
                 if item.key in here:
                     break
             if item.write:
-                here = {}  # what was read before a write may read differently after it
-            elif (same := here.get(item.key)) is not None and not item.spec.polling:
+                reads = {}  # what was read before a write may read differently after it
+                here.add(item.key)
+            elif (same := reads.get(item.key)) is not None and not item.spec.polling:
                 same.copies.append(item)
                 item.state = "sent"
                 continue
-            here[item.key] = item
+            else:
+                reads[item.key] = item
             item.state = "sent"
             plan.execute.append(item)
         return plan

@@ -131,6 +131,15 @@ class Calls:
         item = self._batch.get(call_id) if self._batch else None
         return item is not None and item.state == "sent"
 
+    def running(self, call_id: str) -> bool:
+        """Whether this call runs now."""
+        item = self._batch.get(call_id) if self._batch else None
+        return item is not None and item.state == "begun"
+
+    def begun(self) -> list[str]:
+        """The calls that run now."""
+        return [item.call.id for item in self._batch.of("begun")] if self._batch else []
+
     # --- a new batch ----------------------------------------------------------------------------------------------
 
     def open(self, reply: Reply, written: Sequence[ToolCall | BadCall]) -> None:

@@ -2,8 +2,8 @@
 
 One law: what `Run` recorded, fed to a fresh `Run`, gives the same events. Each input has one entry that stands for it:
 `run_started` (the start, or a resumption), `delta_merged` (an answer), `request` with "failed", `protocol` with
-"scores", `call_intent` (a write began), `call_result`, `answer`, and `run_finished` where the end came from outside
-("by"). All other entries tell people what followed.
+"scores", `call_intent` (a write began), `call_result`, `answer`, `turn` with "stopping" (the end came from outside),
+and `run_finished` with "waiting". All other entries tell people what followed.
 """
 
 from __future__ import annotations
@@ -186,11 +186,11 @@ def input_of(e: Entry) -> Input | None:
             answer = Answer(bool(e.data["allow"]), e.data.get("scope", "once"), e.data.get("by", ""))
             return Answered(e.data["call_id"], answer, now, e.data.get("waited", 0.0))
         case "turn" if "stopping" in e.data:
-            return Tick(now) if e.data["stopping"] == "tick" else Cancelled(now)
+            return _stop(e, now)
         case "run_started" if e.data.get("resumed"):
             return Resumed(now)
-        case "run_finished":
-            return _end(e, now)
+        case "run_finished" if e.data["reason"] == "waiting":
+            return Parked(now)
         case _:
             return None
 
@@ -201,18 +201,14 @@ def _result(e: Entry) -> ToolResult:
     return loaded
 
 
-def _end(e: Entry, now: float) -> Input | None:
-    match e.data.get("by"):
-        case "cancel":
-            return Cancelled(now)
+def _stop(e: Entry, now: float) -> Input:
+    match e.data["stopping"]:
         case "tick":
             return Tick(now)
-        case "park":
-            return Parked(now)
         case "broke":
             return Broke(e.data.get("error") or "", now)
         case _:
-            return None
+            return Cancelled(now)
 
 
 def fold(run: Run, entries: Sequence[Entry]) -> list[Event]:
@@ -226,7 +222,11 @@ def fold(run: Run, entries: Sequence[Entry]) -> list[Event]:
             continue
         if isinstance(value, Ran) and not run.calls.waits_for(value.call_id):
             continue  # it was settled by the run itself: denied, replayed, not started
-        if isinstance(value, Ran) and value.duration is not None and run.calls.unstarted(value.call_id):
-            events += run.receive(Began(value.call_id, value.now)).events  # the start of a read is not recorded
+        begun = e.data.get("begun", ())
+        if isinstance(value, Ran) and value.duration is not None:
+            begun = (value.call_id,)
+        for call_id in begun:  # the start of a read has no entry of its own
+            if run.calls.unstarted(call_id):
+                events += run.receive(Began(call_id, float(e.data["t"]))).events
         events += run.receive(value).events
     return events

@@ -152,6 +152,8 @@ class Run:
             return step
         self.now = max(self.now, value.now)  # a clock that jumps back moves nothing
         if self.phase == "ended":
+            if isinstance(value, Began):  # whoever asks late must not go on
+                raise PermissionError(f"call {value.call_id!r} may not begin: the run has ended")
             return step
         match value:
             case Received(deltas):
@@ -173,7 +175,8 @@ class Run:
             case Cancelled():
                 self._stop("cancelled", None, "cancel")
             case Broke(error):
-                self.end("provider_error", error, by="broke")
+                self.stopping = self.stopping or ("provider_error", error)
+                self._stop("provider_error", error, "broke")
             case Resumed():
                 self._resume()
             case _:
@@ -454,7 +457,7 @@ class Run:
         if not self.calls.pending() or self.phase == "parked":
             return
         self.phase = "parked"
-        self._finish("waiting", None, by="park")
+        self._finish("waiting", None)
 
     def _tick(self) -> None:
         stop = check(self.config.rules, Progress("request", seconds=self.now))
@@ -463,12 +466,16 @@ class Run:
 
     def _stop(self, reason: RunReason, error: str | None, by: str) -> None:
         """The run must end: at once, or when the calls that run now have been stopped and told how they ended."""
-        if self.stopping is None and self.calls.in_flight:
+        waits = self.stopping is None and self.calls.in_flight
+        if self.stopping is not None and by == "tick":
+            return
+        data = {"turn": self.turn, "stopping": by, "error": error, "begun": self.calls.begun()}
+        self._record("turn", data)
+        if waits:
             self.stopping = (reason, error)
-            self._record("turn", {"turn": self.turn, "stopping": by})
             self.calls.withdraw(reason)
-        elif self.stopping is None or by == "cancel":
-            self.end(reason, error, by=by)
+        else:
+            self.end(reason, error)
 
     def _resume(self) -> None:
         self._record(
@@ -490,7 +497,7 @@ class Run:
         """A limit was hit."""
         self.end(stop.reason, stop.message)
 
-    def end(self, reason: RunReason, error: str | None = None, *, by: str = "run") -> None:
+    def end(self, reason: RunReason, error: str | None = None) -> None:
         """The run is over: what is open is settled, and the history stays valid (rule 4)."""
         partial = self._partial
         if self.phase == "model" and self._reader is not None and self._raw:
@@ -501,16 +508,15 @@ class Run:
             self.text = partial
             self.enter(self.history.say(Message("assistant", partial)))
         self.phase = "ended"
-        self._finish(reason, error, by=by)
+        self._finish(reason, error)
 
-    def _finish(self, reason: RunReason, error: str | None, *, by: str) -> None:
+    def _finish(self, reason: RunReason, error: str | None) -> None:
         self.reason, self.error = reason, error
         data: dict[str, Any] = {
             "reason": reason,
             "text": self.text,
             "error": error,
             "usage": dict(self.usage),
-            "by": by,
         }
         data |= {"turns": self.turn, "requests": self.requests, "seconds": round(self.now, 6)}
         self._record("run_finished", data, durable=True)
