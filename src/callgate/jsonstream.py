@@ -1,7 +1,7 @@
 """JSON as it arrives: where a value ends, and the strict reading of a finished one.
 
-One law: the scanner looks at each character once, whatever the cuts, and jumps over strings at the speed of the
-regular expression engine.
+One law: the scanner looks at each character a bounded number of times, whatever the cuts, and jumps over strings at
+the speed of `str.find`.
 
 The scanner finds ends, it does not validate: it knows strings, brackets and which characters can stand outside
 strings. Whether the text is JSON is said by `load_object` at the end, once.
@@ -16,9 +16,7 @@ from typing import Any, Final, NoReturn
 MAX_DEPTH: Final = 200
 """Brackets open at once. Real arguments stay below ten; json.loads itself gives up near a thousand."""
 
-# Possessive repeats (Python 3.11): nothing is remembered to backtrack into, however long the string is.
-_IN_STRING: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_IN_STRICT_STRING: Final = re.compile(r'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+')
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _BETWEEN: Final = re.compile(r"[\s,:0-9.eE+\-truefalsnNIiy]*+")
 _BARE: Final = re.compile(r"[0-9a-zA-Z.+\-]*+")
 _CLOSER: Final = {"{": "}", "[": "]"}
@@ -32,12 +30,12 @@ class JsonScanner:
     first character that cannot belong to it, so at the end of the text only `finish` knows.
     """
 
-    __slots__ = ("_inside", "_stack", "bare", "broken", "escaped", "in_string", "too_deep")
+    __slots__ = ("_stack", "_strict", "bare", "broken", "escaped", "in_string", "too_deep")
 
     def __init__(self, strict: bool = False) -> None:
         """`strict`: a control character in a string (JSON forbids it) breaks the value."""
         self._stack: list[str] = []
-        self._inside = (_IN_STRICT_STRING if strict else _IN_STRING).match
+        self._strict = strict
         self.bare = False
         """A number or word outside all brackets: only what follows tells where it ends."""
         self.in_string = False
@@ -61,30 +59,16 @@ class JsonScanner:
         stack = self._stack
         while True:
             if self.in_string:
-                if self.escaped:
-                    if i >= n:
-                        return None
-                    self.escaped = False
-                    i += 1
-                match = self._inside(text, i)
-                assert match is not None
-                i = match.end()
-                if i >= n:
-                    return None
-                if text[i] == "\\" and i + 1 >= n:
-                    self.escaped = True
-                    return None
-                if text[i] != '"':
-                    self.broken = True
-                    return i
-                self.in_string = False
-                i += 1
+                i = self._to_quote(text, i)
+                if self.in_string:
+                    return i if self.broken else None
                 if not stack:
                     return i
             elif self.bare:
                 return self._end_of_bare(text, i)
-            match = _BETWEEN.match(text, i) if stack else None
-            if match is not None:
+            if stack:
+                match = _BETWEEN.match(text, i)
+                assert match is not None
                 i = match.end()
             if i >= n:
                 return None
@@ -107,6 +91,32 @@ class JsonScanner:
                 self.bare = True
                 continue
             i += 1
+
+    def _to_quote(self, text: str, i: int) -> int:
+        """The index after the quote that ends the string, or the end of the text; in strict reading a bad one."""
+        if self.escaped:
+            if i >= len(text):
+                return i
+            self.escaped = False
+            i += 1
+        start, n = i, len(text)
+        while True:
+            at = text.find('"', i)
+            end = n if at < 0 else at
+            if self._strict and (match := _CONTROL.search(text, i, end)) is not None:
+                self.broken = True
+                return match.start()
+            slashes = end
+            while slashes > start and text[slashes - 1] == "\\":
+                slashes -= 1
+            odd = (end - slashes) & 1
+            if at < 0:
+                self.escaped = bool(odd)
+                return n
+            i = start = at + 1
+            if not odd:
+                self.in_string = False
+                return i
 
     def _end_of_bare(self, text: str, i: int) -> int | None:
         match = _BARE.match(text, i)
@@ -137,9 +147,13 @@ def load_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+_encode: Final = json.encoder.encode_basestring
+needs_quoting: Final = re.compile(r'["\\\x00-\x1f]').search
+"""Finds the first character that JSON does not take as itself in a string."""
+
+
 def quote(text: str) -> str:
     """`text` as the inside of a JSON string, without the quotes, as itself where JSON allows it."""
-    return json.encoder.encode_basestring(text)[1:-1] if _SPECIAL.search(text) else text
-
-
-_SPECIAL: Final = re.compile(r'["\\\x00-\x1f]')
+    if len(text) < 64 and needs_quoting(text) is None:
+        return text
+    return _encode(text)[1:-1]

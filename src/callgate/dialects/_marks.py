@@ -33,7 +33,7 @@ def _beginning(text: str, suffix: bool, least: int = 1) -> str:
 class Marks:
     """A fixed set of markers, told apart by their place in the list."""
 
-    __slots__ = ("_at", "_first", "_last", "texts")
+    __slots__ = ("_at", "_last", "_only", "alert", "first", "glance", "texts")
 
     def __init__(self, texts: Iterable[str], suffix: bool = False) -> None:
         self.texts = tuple(texts)
@@ -49,8 +49,14 @@ class Marks:
         open_ += [rf"(?:{_beginning(text, suffix)})\Z" for text in self.texts if len(text) > 1]
         self._at = re.compile("|".join(open_)).match if open_ else None
         self._last = re.compile("|".join(final)).match if final else None
+        begun = "|".join(_beginning(text, suffix) for text in self.texts)
+        whole = "|".join(_whole(text, suffix) for text in self.texts)
+        self.glance = re.compile(f"(?:{whole})()|(?:{begun})\\Z" if self.texts else "(?!)").search
+        """Finds the first marker (its `lastindex` is 1) or the beginning of one at the end of the text (None)."""
         firsts = "".join(sorted({text[0] for text in self.texts}))
-        self._first = re.compile(f"[{re.escape(firsts)}]" if firsts else "(?!)").search
+        self.first = firsts
+        self._only = firsts if len(firsts) == 1 else ""
+        self.alert = re.compile(f"[{re.escape(firsts)}]" if firsts else "(?!)").search
 
     def at(self, text: str, pos: int, over: bool = False) -> tuple[int, int]:
         """(which, end) of the marker at `pos`; which is ABSENT, or PARTIAL while one may still be arriving."""
@@ -65,12 +71,15 @@ class Marks:
 
     def find(self, text: str, pos: int, over: bool = False) -> tuple[int, int, int]:
         """(which, start, end) of the next marker; PARTIAL if one may be arriving at `start`, ABSENT at the end."""
-        first = self._first
+        only = self._only
         while True:
-            match = first(text, pos)
-            if match is None:
+            if only:
+                pos = text.find(only, pos)
+            else:
+                match = self.alert(text, pos)
+                pos = -1 if match is None else match.start()
+            if pos < 0:
                 return ABSENT, len(text), len(text)
-            pos = match.start()
             which, end = self.at(text, pos, over)
             if which != ABSENT:
                 return which, pos, end

@@ -11,7 +11,7 @@ from typing import Final
 
 from callgate.dialects._ends import closers_of
 from callgate.dialects._json import json_value, skip
-from callgate.dialects._marks import Marks
+from callgate.dialects._marks import ABSENT, Marks
 from callgate.dialects._reading import Reading
 from callgate.dialects._spec import Calls, Params
 from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek, require, spaces, until
@@ -214,6 +214,8 @@ def _value(r: Reading, body: Body, value: Value) -> Parse[str | None]:
         if which < 0:
             if r.over:
                 raise Cut
+            if which == ABSENT and value.streams and len(inside.first) == 1:
+                r.sleep_in_value(value, inside.first)
             yield
             continue
         marker = r.buf[start:end]

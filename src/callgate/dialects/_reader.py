@@ -36,10 +36,23 @@ from callgate.dialects._calls import read_calls
 from callgate.dialects._channels import channel
 from callgate.dialects._items import guarded
 from callgate.dialects._marks import ABSENT, PARTIAL
-from callgate.dialects._plan import CHANNEL, CLOSE, DROP, END, GUARD_OPENERS, OPEN, Rule
+from callgate.dialects._plan import CHANNEL, CLOSE, DROP, END, GUARD_OPENERS, OPEN, Rule, State
 from callgate.dialects._python import python_calls
-from callgate.dialects._reading import ARGUMENTS, HELD, PLAIN, SLOW, SPACE, STRING, Hold, Overflow, Parse, Reading
+from callgate.dialects._reading import (
+    ARGUMENTS,
+    HELD,
+    PLAIN,
+    SLOW,
+    SPACE,
+    STRING,
+    VALUE,
+    Hold,
+    Overflow,
+    Parse,
+    Reading,
+)
 from callgate.dialects._spec import Dialect, Literals
+from callgate.jsonstream import needs_quoting
 from callgate.types import BadCall, CallDelta, Delta, TextDelta, ToolCall, ToolSpec
 
 SLICE: Final = 16_384
@@ -59,26 +72,42 @@ class Reader(Reading):
     def feed(self, text: str) -> list[Delta]:
         """Deltas that are now certain."""
         mode = self._mode
-        if mode == STRING:
-            if '"' not in text and "\\" not in text:
-                call = self.call
-                if text and call is not None:
-                    call.parts.append(text)
-                    call.size += len(text)
-                    if call.size < ARGUMENTS:
-                        return [CallDelta(call.index, None, None, text)]
-                    call.parts.pop()
-                    call.size -= len(text)
-        elif mode == PLAIN and self._alert(text) is None:
-            body = text.rstrip()
-            voice = self.text
-            space = voice.space
-            if body:
+        if mode == PLAIN:
+            if self.buf:
+                text = self.buf + text
+                self.buf = ""
+            state = self.state
+            one = state.one
+            if (one in text or state.two in text) if one else state.alert(text) is not None:
+                deltas = self._glance(text, state)
+                if deltas is not None:
+                    return deltas
+            else:
+                voice = self._speaker
+                space = voice.space
+                body = text.rstrip()
+                if body is text and not space:
+                    return [voice.make(text)] if text else []
+                if not body:
+                    return self._plain(text)
                 voice.space = text[len(body) :]
-                return [TextDelta(space + body if space else body)]
-            if len(space) + len(text) <= SPACE:
-                voice.space = space + text
-                return []
+                return [voice.make(space + body)]
+        elif mode == STRING:
+            if '"' not in text and "\\" not in text and (call := self.call) is not None and text:
+                call.size += len(text)
+                if call.size <= ARGUMENTS:
+                    call.parts.append(text)
+                    return [CallDelta(call.index, None, None, text)]
+                call.size -= len(text)
+        elif mode == VALUE and self._stop not in text and (call := self.call) is not None and text:
+            value = self._value
+            assert value is not None
+            if value.carry or needs_quoting(text) or call.size + len(text) > ARGUMENTS:
+                value.text(text)
+                return self._take()
+            call.size += len(text)
+            call.parts.append(text)
+            return [CallDelta(call.index, None, None, text)]
         if self.over or not text:
             return []
         for start in range(0, len(text), SLICE):
@@ -102,6 +131,22 @@ class Reader(Reading):
         voice.space = ""
         self._release_deferred()
         return self._take()
+
+    def _glance(self, text: str, state: State) -> list[Delta] | None:
+        """A chunk after plain text that may hold a marker; None: it does, and that is the grammar's."""
+        found = state.glance(text)
+        if found is None or (state.lined and "\n" not in text and "\n" not in self._speaker.space):
+            return self._plain(text)
+        if found.lastindex is not None:
+            return None
+        self.buf = found.group()
+        return self._plain(text[: found.start()])
+
+    def _plain(self, text: str) -> list[Delta]:
+        out: list[Delta] = []
+        if text:
+            self._speaker.say(out, text)
+        return out
 
     def _step(self) -> None:
         self._mode = SLOW
@@ -152,10 +197,10 @@ def scan(r: Reader) -> Parse[None]:
         if which in (ABSENT, PARTIAL):
             if r.over:
                 return
-            if which == ABSENT and state is r.plan.text and not r.holds and r.text.seen and not r.text.after:
-                r._mode = PLAIN
+            voice = r.voice
+            if voice.seen and not voice.after and not state.silent and not r.holds:
+                r.sleep_in_text(voice)
             yield
-            r._mode = SLOW
             i = r.pos
             continue
         rule = state.rules[which]

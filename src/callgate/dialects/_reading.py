@@ -7,7 +7,7 @@ limits (rules 2, 4 to 7 of _reader.py) are kept in one place.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from callgate.dialects._marks import Marks, marks
 from callgate.dialects._plan import Plan, State
@@ -29,7 +29,7 @@ ARGUMENTS: Final = 16_777_216
 PROBLEMS: Final = 64
 """Problems remembered for one message: enough to tell what is wrong."""
 
-SLOW, PLAIN, STRING = 0, 1, 2
+SLOW, PLAIN, STRING, VALUE = 0, 1, 2, 3
 
 
 class Overflow(Exception):
@@ -102,6 +102,15 @@ class Voice:
         return other
 
 
+class Streamed(Protocol):
+    """A string value on its way out."""
+
+    carry: str
+
+    def text(self, text: str) -> None:
+        """More of it."""
+
+
 class Call:
     """A call in progress (rule 5)."""
 
@@ -137,7 +146,7 @@ class Reading:
     """What a reader knows while it reads one message."""
 
     __slots__ = (
-        "_alert", "_mode", "_ready", "aside", "buf", "call", "deferred", "dialect", "holds", "index", "known",
+        "_mode", "_ready", "_speaker", "_stop", "_value", "aside", "buf", "call", "deferred", "dialect", "holds", "index", "known",
         "out", "over", "plan", "pos", "problems", "reasoning", "state", "text", "tools",
     )  # fmt: skip
 
@@ -161,7 +170,9 @@ class Reading:
         self.reasoning = Voice(ReasoningDelta, trim=True)
         self.state = self.plan.start(prompt_tail)
         self._mode = SLOW
-        self._alert = self.plan.text.alert
+        self._speaker = self.text
+        self._value: Streamed | None = None
+        self._stop = ""
 
     @property
     def voice(self) -> Voice:
@@ -222,10 +233,25 @@ class Reading:
         self._settle(hold)
         self.say(text)
 
+    def sleep_in_text(self, voice: Voice) -> None:
+        """The text ends in plain text of this voice, with no marker begun (rule 8)."""
+        if self.aside is None:
+            self._mode = PLAIN
+            self._speaker = voice
+            self.buf = self.buf[self.pos :]
+            self.pos = 0
+
     def sleep_in_string(self) -> None:
         """The text ends inside a string argument that is passed on as it is (rule 8)."""
         if not self.holds and self.aside is None:
             self._mode = STRING
+
+    def sleep_in_value(self, value: Streamed, stop: str) -> None:
+        """The text ends inside a tagged string value that `stop` may end (rule 8)."""
+        if not self.holds and self.aside is None:
+            self._mode = VALUE
+            self._value = value
+            self._stop = stop
 
     # --- calls --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import html
 import re
 from typing import Any, Final
 
-from callgate.dialects._json import Sink
+from callgate.dialects._json import Sink, skip
 from callgate.dialects._literals import literal_as_json
 from callgate.jsonstream import DECODE_ERRORS, load, quote
 from callgate.schema import allowed_types, property_schema
@@ -62,7 +62,7 @@ def as_json(text: str, allowed: frozenset[str]) -> str | None:
 class Value:
     """One value, fed with raw text, giving JSON to its sink."""
 
-    __slots__ = ("_allowed", "_begun", "_carry", "_entities", "_open", "_parts", "_sink", "_size", "_trim")
+    __slots__ = ("_allowed", "_begun", "_entities", "_open", "_parts", "_sink", "_size", "_trim", "carry")
 
     def __init__(self, sink: Sink, allowed: frozenset[str], *, trim: str = "none", entities: bool = False) -> None:
         self._sink = sink
@@ -73,7 +73,7 @@ class Value:
         """Certainly a string: it streams."""
         self._parts: list[str] = []
         self._size = 0
-        self._carry = ""
+        self.carry = ""
         """A newline or an entity's beginning that what follows decides upon."""
         self._begun = False
 
@@ -116,22 +116,27 @@ class Value:
         return True
 
     def _stream(self, text: str) -> None:
-        text = self._carry + text
-        self._carry = ""
+        text = self.carry + text
+        self.carry = ""
         if not self._begun:
             self._begun = True
             self._sink('"')
             if self._trim == "each" and text.startswith("\n"):
                 text = text[1:]
         if self._trim == "each" and text.endswith("\n"):
-            self._carry, text = "\n", text[:-1]
+            self.carry, text = "\n", text[:-1]
         if self._entities:
             cut = text.rfind("&", max(0, len(text) - _ENTITY_LIMIT))
             if cut >= 0 and ";" not in text[cut:]:
-                self._carry, text = text[cut:] + self._carry, text[:cut]
+                self.carry, text = text[cut:] + self.carry, text[:cut]
             text = html.unescape(text)
         if text:
             self._sink(quote(text))
+
+    @property
+    def streams(self) -> bool:
+        """Certainly a string, begun, and going out."""
+        return self._begun and self._sink is not skip
 
     def end(self) -> None:
         """The value is over."""
@@ -148,7 +153,7 @@ class Value:
             return
         if not self._begun:
             self._sink('"')
-        rest = self._carry
+        rest = self.carry
         if self._trim == "each":
             rest = rest.removesuffix("\n")
         self._sink(quote(html.unescape(rest) if self._entities else rest) + '"')
