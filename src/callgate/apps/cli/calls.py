@@ -33,7 +33,7 @@ def command() -> None:
 @json_option
 @ledger_option
 def list_(
-    unknown: bool, run_id: str | None, tool: str | None, since: str | None, as_json: bool, where: str | None
+    *, unknown: bool, run_id: str | None, tool: str | None, since: str | None, as_json: bool, where: str | None
 ) -> None:
     """Calls, oldest first."""
     after = 0.0 if since is None else time.time() - span(since, "--since")
@@ -70,7 +70,7 @@ async def _is_unknown(ledger: Ledger, line: dict[str, Any]) -> bool:
 @click.option("--result", metavar="JSON", help="With --ok: what it would have returned.")
 @click.option("--note", metavar="TEXT", default="", help="How you know; it is recorded.")
 @ledger_option
-def settle(run_id: str, call_id: str, outcome: str | None, result: str | None, note: str, where: str | None) -> None:
+def settle(*, run_id: str, call_id: str, outcome: str | None, result: str | None, note: str, where: str | None) -> None:
     """Records what became of a write of unknown outcome."""
     if outcome is None:
         raise click.UsageError("say --ok or --failed")
