@@ -177,7 +177,9 @@ def _run_parameters(function: Callable[..., Any] | None) -> Description | None:
     except Exception:
         return None
     found = {name: annotation for name, annotation in hints.items() if name != "return" and is_injected(annotation)}
-    return Description("", {}, injected=found) if found else None
+    kinds = inspect.signature(function).parameters
+    first = {name: None for name in found if kinds[name].kind is inspect.Parameter.POSITIONAL_ONLY}
+    return Description("", {}, injected=found, positional=first) if found else None
 
 
 def _bound(
