@@ -8,6 +8,8 @@ project's file (`callgate.toml` in the current folder), the environment, and wha
 `CALLGATE_CONFIG` that file is read instead of both.
 """
 
+# ruff: noqa: RUF009 - `_setting` makes dataclass fields
+
 from __future__ import annotations
 
 import difflib
@@ -298,8 +300,7 @@ def _folder(environ: Mapping[str, str] | None, variable: str, usual: Path, windo
 def table() -> str:
     """All settings as a table for docs/settings.md."""
     lines = ["| `callgate.toml` | environment | default | what it does |", "|---|---|---|---|"]
-    for f in SETTINGS:
-        lines.append(f"| `{f.name}` | `{PREFIX}{f.name.upper()}` | {_shown(f)} | {f.metadata['doc']} |")
+    lines += [f"| `{f.name}` | `{PREFIX}{f.name.upper()}` | {_shown(f)} | {f.metadata['doc']} |" for f in SETTINGS]
     return "\n".join(lines)
 
 

@@ -72,6 +72,8 @@ class _Look:
     pattern: re.Pattern[str]
 
 
+LEAST = 7
+"""Characters of the shortest secret that the built-in rules know in a text: `pwd=abc`."""
 _BUILT_IN = tuple(_Look(hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in _LOOKS)
 
 
@@ -104,7 +106,8 @@ class Masking:
     def value(self, value: Any) -> Any:
         """JSON with its secrets masked; the very same object where there is none."""
         if isinstance(value, str):
-            return self.text(value) if len(value) > 6 else value  # no pattern is shorter
+            short = len(value) < LEAST and self.looks is _BUILT_IN
+            return value if short else self.text(value)
         if isinstance(value, Mapping):
             return self._mapping(value)
         if isinstance(value, (list, tuple)):
