@@ -156,13 +156,15 @@ class Calls:
 
     def feed(self, entries: Sequence[Any], *, whole: bool = False) -> list[Delta]:
         """The `tool_calls` of one delta; `whole`: each entry is a call of its own."""
+        if len(entries) == 1 and not whole and (delta := self._next(entries[0])) is not None:
+            return [delta]
         out: list[Delta] = []
         row: list[Call] = []
         for position, entry in enumerate(entries):
-            if not isinstance(entry, Mapping):
+            if not isinstance(entry, dict):
                 continue
             raw = entry.get("function")
-            function: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+            function: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
             index = _hashable(entry.get("index", function.get("index")))
             call_id, name = _word(entry.get("id")), _word(function.get("name"))
             fragment = _fragment(function.get("arguments"))
@@ -186,6 +188,22 @@ class Calls:
         if len(row) > 1:
             self._row = row
         return out
+
+    def _next(self, entry: Any) -> Delta | None:
+        """Nearly every fragment: more arguments, as text, for the call of its index (rule 1)."""
+        if type(entry) is not dict or len(entry) > 3 or entry.get("id"):
+            return None
+        function, index = entry.get("function"), entry.get("index")
+        if type(function) is not dict or type(index) is not int or len(function) > 2 or function.get("name"):
+            return None
+        call, fragment = self._by_index.get(index), function.get("arguments")
+        if call is None or call.sent < 1 or call.whole or type(fragment) is not str or not fragment:
+            return None
+        call.add(fragment)
+        if call.size > MAX_ARGUMENTS:
+            return None
+        call.sent = len(call.fragments)
+        return CallDelta(call.number, None, None, fragment)
 
     def _note(self, call: Call, index: Any, id: str | None) -> None:
         call.id = call.id or id

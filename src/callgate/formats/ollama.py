@@ -6,7 +6,6 @@ objects already: they are never glued, and two in the same place of two records 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from callgate.errors import ConfigError
 from callgate.formats._calls import Calls, arguments
 from callgate.formats._ends import error_text, reason_of, usage_of
+from callgate.formats._json import parser
 from callgate.types import (
     SOUND,
     BadCall,
@@ -39,6 +39,7 @@ class Loader:
     """Reads the records of one message; the end is sound only if a record said `done`."""
 
     def __init__(self, *, tools: tuple[str, ...] = ()) -> None:
+        self._parse = parser()
         self.other_choices: dict[int, list[ToolCall]] = {}
         self._calls = Calls(tools)
         self._done = False
@@ -55,7 +56,7 @@ class Loader:
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""
         try:
-            value = json.loads(record.data)
+            value = self._parse(record.data)
         except (ValueError, RecursionError):
             if record.cut:
                 self._problems.append("the stream was cut inside a record")
@@ -66,14 +67,14 @@ class Loader:
 
     def take(self, value: Any, event: str = "") -> list[Delta]:
         """The same for a record that is parsed already."""
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             self._problems.append(f"a record that is no object was ignored: {str(value)[:80]}")
             return []
         if event == "error" or value.get("error"):
             self._error = self._error or error_text(value)
         out: list[Delta] = []
         message = value.get("message")
-        if not isinstance(message, Mapping):
+        if not isinstance(message, dict):
             message = {"content": value.get("response"), "thinking": value.get("thinking")}  # /api/generate
         if (text := message.get("thinking")) and isinstance(text, str):
             out.append(ReasoningDelta(text))

@@ -6,12 +6,11 @@ One law: whatever index, id and finish reason a server makes up, each call comes
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from callgate.formats._calls import Calls
 from callgate.formats._ends import error_text, reason_of, usage_of
+from callgate.formats._json import parser
 from callgate.formats._openai_out import DEFAULT, Dumper, Quirks, build, dump_whole
 from callgate.types import SOUND, Delta, Finish, FinishReason, ReasoningDelta, TextDelta, ToolCall, Usage
 from callgate.wire import SSE, Record
@@ -28,7 +27,6 @@ _USAGE = {
 }
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """Where servers put the reasoning; some mirror it into two of these, so the first one that has any counts."""
-_EMPTY: Mapping[str, Any] = {}
 
 
 class Loader:
@@ -42,6 +40,7 @@ class Loader:
     """
 
     def __init__(self, *, tools: tuple[str, ...] = ()) -> None:
+        self._parse = parser()
         self.other_choices: dict[int, list[ToolCall]] = {}
         self._tools = tools
         self._main = _Choice(tools)
@@ -59,9 +58,8 @@ class Loader:
 
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""
-        data = record.data
         try:
-            value = json.loads(data)
+            value = self._parse(record.data)
         except (ValueError, RecursionError):
             return self._unreadable(record)
         return self.take(value, record.event)
@@ -82,27 +80,27 @@ class Loader:
         """The same for a record that is parsed already."""
         if isinstance(value, list) and value:
             value = value[0]  # Gemini wraps its error bodies
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             self._problems.append(f"a record that is no object was ignored: {str(value)[:80]}")
             return []
         if event == "error" or value.get("error") or value.get("object") == "error":
             self._error = self._error or error_text(value)
-        if (usage := value.get("usage")) and isinstance(usage, Mapping):
+        if (usage := value.get("usage")) and isinstance(usage, dict):
             self._usage = usage_of(usage, _USAGE) or self._usage
         choices = value.get("choices")
         if not choices or not isinstance(choices, list):
             if "detail" in value and "choices" not in value:
                 self._error = self._error or error_text(value)
-            elif isinstance(groq := value.get("x_groq"), Mapping):
+            elif isinstance(groq := value.get("x_groq"), dict):
                 self.take({**groq, "choices": None})
             return []
         out: list[Delta] = []
         for choice in choices:
-            if isinstance(choice, Mapping):
+            if isinstance(choice, dict):
                 self._choose(choice, out, whole=value.get("object") != "chat.completion.chunk")
         return out
 
-    def _choose(self, choice: Mapping[str, Any], out: list[Delta], *, whole: bool) -> None:
+    def _choose(self, choice: dict[str, Any], out: list[Delta], *, whole: bool) -> None:
         if choice.get("error"):  # OpenRouter
             self._error = self._error or error_text(choice["error"])
         number = choice.get("index") or 0
@@ -178,40 +176,48 @@ class _Choice:
         self.whole = False
         self.problems: list[str] = []
 
-    def take(self, choice: Mapping[str, Any], out: list[Delta], *, whole: bool) -> None:
+    def take(self, choice: dict[str, Any], out: list[Delta], *, whole: bool) -> None:
         """The deltas of one record's choice, put to `out`; `whole`: a `message` in it is the whole message."""
         delta = choice.get("delta")
         if not delta:
             delta = choice.get("message")
-            if isinstance(delta, Mapping):
+            if isinstance(delta, dict):
                 self.whole = whole
             elif isinstance(text := choice.get("text"), str) and text:  # /v1/completions
                 out.append(TextDelta(text))
-        if isinstance(delta, Mapping):
-            for key in _REASONING:
-                if (text := delta.get(key)) and isinstance(text, str):
-                    out.append(ReasoningDelta(text))
-                    break
-            else:
-                if details := delta.get("reasoning_details"):
-                    _details(details, out)
-            if content := delta.get("content"):
-                if isinstance(content, str):
+        if isinstance(delta, dict):
+            content = delta.get("content")
+            if type(content) is str and len(delta) == 1:  # nearly every record
+                if content:
                     out.append(TextDelta(content))
-                else:
-                    _parts(content, out)
-            if calls := delta.get("tool_calls"):
-                if isinstance(calls, list):
-                    out += self.calls.feed(calls, whole=self.whole)
-            elif legacy := delta.get("function_call"):
-                out += self.calls.feed([{"index": "function_call", "function": legacy}])
-            if (refusal := delta.get("refusal")) and isinstance(refusal, str):
-                out.append(TextDelta(refusal))
-                if "the model refused" not in self.problems:
-                    self.problems.append("the model refused")
+            else:
+                self._fields(delta, out)
         raw = choice.get("finish_reason")
         if raw and isinstance(raw, str) and (self.raw is None or reason_of(self.raw)[0] in SOUND):
             self.raw = raw
+
+    def _fields(self, delta: dict[str, Any], out: list[Delta]) -> None:
+        for key in _REASONING:
+            if (text := delta.get(key)) and isinstance(text, str):
+                out.append(ReasoningDelta(text))
+                break
+        else:
+            if details := delta.get("reasoning_details"):
+                _details(details, out)
+        if content := delta.get("content"):
+            if isinstance(content, str):
+                out.append(TextDelta(content))
+            else:
+                _parts(content, out)
+        if calls := delta.get("tool_calls"):
+            if isinstance(calls, list):
+                out += self.calls.feed(calls, whole=self.whole)
+        elif legacy := delta.get("function_call"):
+            out += self.calls.feed([{"index": "function_call", "function": legacy}])
+        if (refusal := delta.get("refusal")) and isinstance(refusal, str):
+            out.append(TextDelta(refusal))
+            if "the model refused" not in self.problems:
+                self.problems.append("the model refused")
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
@@ -219,12 +225,12 @@ def _parts(content: Any, out: list[Delta]) -> None:
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, str):
             out.append(TextDelta(part))
-        elif isinstance(part, Mapping):
+        elif isinstance(part, dict):
             thinking = part.get("thinking")
             if isinstance(thinking, str):
                 out.append(ReasoningDelta(thinking))
             elif isinstance(thinking, list):
-                texts = (str(piece.get("text") or "") for piece in thinking if isinstance(piece, Mapping))
+                texts = (str(piece.get("text") or "") for piece in thinking if isinstance(piece, dict))
                 out.append(ReasoningDelta("".join(texts)))
             elif isinstance(text := part.get("text"), str):
                 out.append(TextDelta(text))
@@ -233,7 +239,7 @@ def _parts(content: Any, out: list[Delta]) -> None:
 def _details(details: Any, out: list[Delta]) -> None:
     """OpenRouter's `reasoning_details`: the readable ones."""
     for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, Mapping):
+        if isinstance(detail, dict):
             text = detail.get("text") or detail.get("summary")
             if text and isinstance(text, str):
                 out.append(ReasoningDelta(text))
