@@ -124,13 +124,13 @@ def test_what_is_said_later_wins(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_refused_with_the_place(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "callgate.toml").write_text(text)
-    with pytest.raises(ConfigError, match="callgate.toml") as caught:
+    with pytest.raises(ConfigError, match=r"callgate\.toml") as caught:
         load(environ=HOME, folder=tmp_path)
     assert message in str(caught.value)
 
 
 def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="CALLGATE_MAX_TURN: no such setting; did you mean CALLGATE_MAX_TURNS"):
+    with pytest.raises(ConfigError, match=r"CALLGATE_MAX_TURN: no such setting; did you mean CALLGATE_MAX_TURNS"):
         load(environ={**HOME, "CALLGATE_MAX_TURN": "3"}, folder=tmp_path)
     assert load(environ={**HOME, "CALLGATE_CRASHES": "3", "CALLGATE_SEED": "1"}, folder=tmp_path).sources == {}
     with pytest.raises(ConfigError, match="there is no file"):

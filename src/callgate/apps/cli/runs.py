@@ -169,7 +169,8 @@ async def _close(ledger: Ledger, run_id: str) -> str:
         if info is not None and info.reason not in (None, "waiting"):
             return f"it has ended already ({info.reason})"
         clock = entries[-1].data.get("t", 0.0)
-        new: list[Entry] = []
+        stop = {"turn": 0, "stopping": "cancel", "error": None, "begun": [], "t": clock}
+        new: list[Entry] = [Entry("turn", stop)]
         proposed = [e.data["call"] for e in entries if e.kind == "call_proposed"]
         answered = {e.data["call_id"] for e in entries if e.kind == "call_result"}
         started = {e.data["call_id"] for e in entries if e.kind == "call_intent"}
@@ -183,6 +184,6 @@ async def _close(ledger: Ledger, run_id: str) -> str:
             )
             data = {"call_id": call["id"], "tool": call["name"], "result": dump_event(result), "duration": None}
             new.append(Entry("call_result", {**data, "t": clock}))
-        end = {"reason": "cancelled", "text": "", "error": None, "usage": {}, "by": "cancel", "t": clock}
+        end = {"reason": "cancelled", "text": "", "error": None, "usage": {}, "t": clock}
         await ledger.append(run_id, [*new, Entry("run_finished", end)], fence=held.fence)
     return "closed as cancelled"
