@@ -74,6 +74,10 @@ class CompiledSchema:
             valid = self._subs[pointer] = _validator(part, registry=self._registry).is_valid
         return bool(valid(value))
 
+    def accepts(self, value: Any) -> bool:
+        """Whether a value may be used as it is."""
+        return self.valid(value) and (self.plain or not self.refusals(value))
+
     def refusals(self, value: Any) -> list[tuple[str, str]]:
         """What is wrong with a value that fits the schema: unknown arguments, or what the tool's types refuse."""
         if self.known is not None and isinstance(value, dict) and not value.keys() <= self.known:
