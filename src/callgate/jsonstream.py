@@ -10,6 +10,7 @@ strings. Whether the text is JSON is said by `load_object` at the end, once.
 from __future__ import annotations
 
 import json
+import json.scanner
 import re
 from typing import Any, Final, NoReturn
 
@@ -128,20 +129,29 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_scan_once = json.scanner.make_scanner(json.JSONDecoder(parse_constant=_refuse_constant))
+_SPACE: Final = " \t\n\r"
 DECODE_ERRORS: Final = (ValueError, RecursionError)
 """What `load` raises: not JSON, an integer of more digits than Python reads, nested too deeply."""
 
 
 def load(text: str) -> Any:
     """Strict JSON; integers exact; NaN and Infinity refused. Raises one of `DECODE_ERRORS`."""
-    return _decode(text)
+    if text[:1] in _SPACE:
+        text = text.lstrip(_SPACE)
+    try:
+        value, end = _scan_once(text, 0)
+    except StopIteration as stop:
+        raise ValueError(f"no JSON value at {stop.value}") from None
+    if end != len(text) and text[end:].strip(_SPACE):
+        raise ValueError(f"more text after the JSON value, at {end}")
+    return value
 
 
 def load_object(text: str) -> dict[str, Any] | None:
     """The JSON object that `text` is, or None if it is none."""
     try:
-        value = _decode(text)
+        value = load(text)
     except DECODE_ERRORS:
         return None
     return value if isinstance(value, dict) else None

@@ -14,6 +14,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from callgate.dialects._auto import auto_dialect, from_tail
 from callgate.dialects._detect import detect as detect
 from callgate.dialects._reader import Reader as Reader
 from callgate.dialects._spec import Dialect as Dialect
@@ -42,8 +43,10 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Dialect:
-    """The dialect of that name or alias. Raises UnknownDialect."""
-    dialect = _all().get(name) or _all().get(_aliases().get(name, ""))
+    """The dialect of that name, of a model's name, or "auto". Raises UnknownDialect."""
+    if name == "auto":
+        return auto_dialect()
+    dialect = _all().get(name) or _all().get(_aliases().get(name, "")) or _all().get(detect(model_name=name) or "")
     if dialect is None:
         near = get_close_matches(name, [*_all(), *_aliases()], n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else f"; known: auto, {', '.join(names())}"
@@ -52,5 +55,11 @@ def get(name: str) -> Dialect:
 
 
 def reader(dialect: str | Dialect, *, tools: Sequence[ToolSpec] = (), prompt_tail: str = "") -> Reader:
-    """A machine that reads one message: `feed(text)` and `finish()` return deltas, never a `Finish`."""
+    """A machine that reads one message: `feed(text)` and `finish()` return deltas, never a `Finish`.
+
+    `prompt_tail`: the end of the prompt, which may have begun the reasoning or a header. `"auto"` decides by what is
+    seen.
+    """
+    if dialect == "auto":
+        dialect = from_tail(prompt_tail)
     return Reader(get(dialect) if isinstance(dialect, str) else dialect, tools, prompt_tail)

@@ -127,7 +127,7 @@ def one_call(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Pa
     name: str | None = None
     try:
         fields = yield from _header(r, calls)
-        name, id = _named(r, calls, fields) if calls.header else ("-", None)
+        name, call_id = _named(r, calls, fields) if calls.header else ("-", None)
         if name is None or (calls.known and "recovered" in flags and name not in r.known):
             raise Broken
         yield from _check_start(r, calls, fields)
@@ -150,18 +150,18 @@ def one_call(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Pa
         r.commit(hold)
     try:
         if name == "":
-            yield from guessed(r, id, flags)
+            yield from guessed(r, call_id, flags)
         else:
-            r.open_call(name, id, flags)
+            r.open_call(name, call_id, flags)
             yield from read_payload(r, calls, fields)
     except Cut:
         if r.call is None:
-            r.open_call(None, id, flags)
+            r.open_call(None, call_id, flags)
         r.drop_call("truncated")
         return True
     except Broken:
         if r.call is None:
-            r.open_call(None, id, flags)
+            r.open_call(None, call_id, flags)
         yield from resync(r, calls)
         return True
     if not isinstance(calls.payload, Params):
@@ -192,24 +192,24 @@ def _header(r: Reading, calls: Calls) -> Parse[dict[str, str]]:
 
 def _named(r: Reading, calls: Calls, fields: dict[str, str]) -> tuple[str | None, str | None]:
     """(name, id) of a header. A name of None is none; "" has to be guessed."""
-    id = fields.get("id") or None
+    call_id = fields.get("id") or None
     name = fields.get("name", "")
     match calls.name:
         case "code":
-            return code_tool(r), id
+            return code_tool(r), call_id
         case "kimi":
             head, colon, number = name.rpartition(":")
             head = head if colon and number.isdigit() else name
-            id = name or None
+            call_id = name or None
             name = head.removeprefix("functions.")
             if name.isdigit():
-                return "", id
+                return "", call_id
         case "double":
             half, dot, other = name.partition(".")
             name = half if dot and half == other else name
         case _:
             pass
-    return (name if _NAME.match(name) else None), id
+    return (name if _NAME.match(name) else None), call_id
 
 
 def _check_start(r: Reading, calls: Calls, fields: dict[str, str]) -> Parse[None]:

@@ -1,6 +1,6 @@
 """Messages with a header that says what the body is: harmony and its like.
 
-One law: a header is read to its `<|message|>` in any order of its parts; a channel that nobody knows is shown, not lost.
+One law: a header is read to its `<|message|>`, its parts in any order; a channel that nobody knows is shown, not lost.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from callgate.dialects._ends import resync
 from callgate.dialects._plain import code_tool
 from callgate.dialects._plan import CLOSE, END, Rule, State
 from callgate.dialects._reading import Hold, Reading
-from callgate.dialects._spec import Calls, Channels, Raw
+from callgate.dialects._spec import Calls, Channels, JsonArgs, Raw
 from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek, spaces, until
 
 HEADER: Final = 512
 """Characters of a header."""
 
+_TAGGED_BODIES: Final = {"<atem:": "glimmer_atem", "<rfl:": "beam"}
 _TO: Final = re.compile(r"\bto=([^\s<|]+)")
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*([\w\-]*)")
 _SHAPE: Final = re.compile(r"[\w\s.\-:/=<|>]*+")
@@ -27,8 +28,8 @@ _NAME: Final = re.compile(r"[\w.\-:/]*+")
 _START_OF_HEADER: Final = re.compile(r"\s*(?:to=|<\|)")
 
 
-def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[None]:
-    """One message whose header has begun, by its opener or (no hold) by the prompt."""
+def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[bool]:
+    """One message whose header has begun, by its opener or (no hold) by the prompt. False: it was text."""
     channels = r.dialect.channels
     assert channels is not None
     at_start = hold is None
@@ -41,7 +42,7 @@ def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[None]:
                 raise Broken
             yield from accept(r, body)
             yield from _to_recipient(r, channels, own, name)
-            return
+            return True
         if at_start:
             yield from _must_be_header(r)
         if opener not in channels.body:
@@ -49,18 +50,19 @@ def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[None]:
             yield from accept(r, body)
     except Broken:
         r.release(own)
-        return
+        return False
     except Cut:
         if channels.recipient or (at_start and not _TO.search(r.held(own)) and "<|" not in r.held(own)):
             r.release(own)
-            return
+            return False
         r.commit(own)
-        return
+        return True
     head = r.held(own)
     r.commit(own)
     if channels.space and (yield from char(r)) == " ":
         r.pos += 1
     yield from _route(r, channels, head)
+    return True
 
 
 def _must_be_header(r: Reading) -> Parse[None]:
@@ -108,6 +110,13 @@ def _states(channels: Channels | None) -> tuple[State, State]:
 
 def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Parse[None]:
     """Functionary 3.2: `NAME` and a line's end; code for `python`, an object for the rest, text for `all`."""
+    if isinstance(channels.payload, JsonArgs) and (yield from peek(r)) == "<":
+        which = yield from look(r, r.marks(tuple(_TAGGED_BODIES)))
+        if which >= 0:  # the same frame around tags: Glimmer, Beam
+            r.become(tuple(_TAGGED_BODIES.values())[which])
+            channels = r.dialect.channels or channels
+            if channels.marked:
+                return
     spec = Calls(channels.payload, open=channels.start)
     if name in channels.to_text:
         r.commit(hold)

@@ -74,9 +74,7 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
 
 def _swallowed(text: str, calls: Calls) -> int | None:
     """Where in `text` the next call's opener stands inside the last string."""
-    last = None
-    for last in _STRINGS.finditer(text):
-        pass
+    last = next(reversed(list(_STRINGS.finditer(text))), None)
     if last is None or last.end() < len(text) - 8:
         return None
     for opener in (*calls.section, *calls.open):

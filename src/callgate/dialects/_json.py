@@ -12,7 +12,7 @@ from typing import Final
 from callgate.dialects._marks import marks
 from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, JsonItems
-from callgate.dialects._take import NAME_LIMIT, Broken, Cut, Parse, accept, peek
+from callgate.dialects._take import NAME_LIMIT, Broken, Cut, Parse, accept, peek, ready
 from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load
 
 Sink = Callable[[str], None]
@@ -53,8 +53,11 @@ def short_string(r: Reading) -> Parse[str]:
         match = _STRING.match(r.buf, r.pos)
         if match is not None and match.end() - r.pos <= NAME_LIMIT + 2:
             r.pos = match.end()
+            text = match.group()
+            if "\\" not in text:
+                return text[1:-1]
             try:
-                return str(load(match.group()))
+                return str(load(text))
             except DECODE_ERRORS:
                 raise Broken from None
         head = r.buf[r.pos : r.pos + NAME_LIMIT + 2]
@@ -113,7 +116,7 @@ def _escape_length(text: str, pos: int) -> int:
 
 def arguments(r: Reading, sink: Sink, *, sleep: bool) -> Parse[None]:
     """The value of an arguments key: an object, an object in a string, or null."""
-    first = yield from peek(r)
+    first = ready(r) or (yield from peek(r))
     if first == "":
         raise Cut
     if first == '"':
@@ -165,14 +168,14 @@ def read_item(r: Reading, item: Item) -> Parse[None]:
     payload = item.payload
     first = True
     while True:
-        char = yield from peek(r)
+        char = ready(r) or (yield from peek(r))
         if char == "}":
             r.pos += 1
             return
         if not first:
             if char == ",":
                 r.pos += 1
-                char = yield from peek(r)
+                char = ready(r) or (yield from peek(r))
             elif char != "":
                 raise Broken
         first = False
@@ -181,7 +184,7 @@ def read_item(r: Reading, item: Item) -> Parse[None]:
         if char != '"':
             raise Broken
         key = yield from short_string(r)
-        if (yield from peek(r)) != ":":
+        if (ready(r) or (yield from peek(r))) != ":":
             raise Cut if r.over and r.pos >= len(r.buf) else Broken
         r.pos += 1
         if payload.name_is_key and item.name is None:
@@ -198,7 +201,7 @@ def read_item(r: Reading, item: Item) -> Parse[None]:
 
 
 def _name_of(r: Reading, item: Item) -> Parse[None]:
-    char = yield from peek(r)
+    char = ready(r) or (yield from peek(r))
     if char == "":
         raise Cut
     if char != '"':
@@ -222,7 +225,7 @@ def _arguments_of(r: Reading, item: Item) -> Parse[None]:
         item.early = []
         yield from arguments(r, item.early.append, sleep=False)
     else:
-        if (yield from peek(r)) == "":
+        if (ready(r) or (yield from peek(r))) == "":
             raise Cut
         item.begin(r)
         yield from arguments(r, r.fragment, sleep=True)
@@ -252,7 +255,7 @@ def _other_key(r: Reading, item: Item, key: str) -> Parse[None]:
         item.flags.add("loose")
         if r.call is not None:
             r.call.flags.add("loose")
-    if (yield from peek(r)) == "":
+    if (ready(r) or (yield from peek(r))) == "":
         raise Cut
     yield from json_value(r, skip)
 

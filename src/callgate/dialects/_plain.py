@@ -59,7 +59,7 @@ def text_parameter(r: Reading, payload: JsonArgs) -> str | None:
         return None
     properties = tool.parameters.get("properties")
     required = tool.parameters.get("required")
-    names = list(properties) if isinstance(properties, dict) else []
+    names: list[str] = list(properties) if isinstance(properties, dict) else []
     for candidates in ([n for n in names if isinstance(required, list) and n in required], names):
         strings = [name for name in candidates if "string" in types_of(tool, name)]
         if len(strings) == 1:

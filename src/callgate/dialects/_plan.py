@@ -41,12 +41,13 @@ class Rule:
 class State:
     """One state of the scanner: its markers and their rules."""
 
-    __slots__ = ("alert", "glance", "lined", "marks", "one", "reasoning", "rules", "silent", "two")
+    __slots__ = ("alert", "by_text", "glance", "lined", "marks", "one", "reasoning", "rules", "silent", "two")
 
     def __init__(self, rules: list[Rule], *, suffix: bool, reasoning: bool = False, silent: bool = False) -> None:
         by_text: dict[str, Rule] = {}
         for rule in rules:
             by_text.setdefault(rule.text, rule)
+        self.by_text = by_text
         self.rules = tuple(by_text.values())
         self.marks: Marks = marks(tuple(by_text), suffix)
         self.reasoning = reasoning
@@ -116,6 +117,8 @@ class Plan:
     def start(self, prompt_tail: str) -> State:
         """The state that the end of the prompt leaves the text in (first of all traps)."""
         tail = prompt_tail.rstrip()
+        if not tail:
+            return self.text
         for region, state in zip(self.dialect.regions, self.regions, strict=True):
             for opener in (*region.open, *region.prefilled):
                 if tail.endswith(opener.rstrip()):

@@ -32,18 +32,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from callgate.dialects._auto import choose
 from callgate.dialects._calls import read_calls
 from callgate.dialects._channels import channel
 from callgate.dialects._items import guarded
 from callgate.dialects._marks import ABSENT, PARTIAL
-from callgate.dialects._plan import CHANNEL, CLOSE, DROP, END, GUARD_OPENERS, OPEN, Rule, State
+from callgate.dialects._plan import GUARD_OPENERS, Rule, State
 from callgate.dialects._python import python_calls
 from callgate.dialects._reading import (
     ARGUMENTS,
     HELD,
     PLAIN,
     SLOW,
-    SPACE,
     STRING,
     VALUE,
     Hold,
@@ -52,6 +52,7 @@ from callgate.dialects._reading import (
     Reading,
 )
 from callgate.dialects._spec import Dialect, Literals
+from callgate.dialects._take import peek
 from callgate.jsonstream import needs_quoting
 from callgate.types import BadCall, CallDelta, Delta, TextDelta, ToolCall, ToolSpec
 
@@ -214,38 +215,60 @@ def scan(r: Reader) -> Parse[None]:
         return
 
 
-def act(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
-    """What the marker that was just taken means."""
-    if rule.kind == OPEN:
-        r.commit(hold)
-        r.state = r.plan.regions[rule.region]
-        if note := r.dialect.regions[rule.region].note:
-            r.note(note)
-    elif rule.kind == CHANNEL:
-        yield from channel(r, hold, opener=rule.text)
-    elif rule.kind == DROP:
-        r.commit(hold)
-    elif rule.kind == CLOSE:
-        _close(r, rule, hold)
-    elif rule.kind == END:
-        r.pos = hold.mark
-        r.commit(hold)
-        r.state = r.plan.text
-    elif r.state.reasoning:
-        yield from _call_in_reasoning(r, rule, hold)
-    else:
-        yield from _call(r, rule, hold)
+def act(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
+    """What the marker that was just taken means. False: it was text, and was released."""
+    match rule.kind:
+        case "open":
+            r.commit(hold)
+            r.state = r.plan.regions[rule.region]
+            if note := r.dialect.regions[rule.region].note:
+                r.note(note)
+        case "drop":
+            r.commit(hold)
+        case "close":
+            return _close(r, rule, hold)
+        case "end":
+            r.pos = hold.mark
+            r.commit(hold)
+            r.state = r.plan.text
+        case "channel":
+            return (yield from channel(r, hold, opener=rule.text))
+        case _ if r.state.reasoning:
+            yield from _call_in_reasoning(r, rule, hold)
+        case _:
+            return (yield from _call(r, rule, hold))
+    return True
 
 
 def _call(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
-    if rule.calls is not None and rule.calls.guard and rule.text in GUARD_OPENERS:
-        if isinstance(rule.calls.payload, Literals):
-            return (yield from python_calls(r, rule.calls, hold, {"guard"}))
+    calls = rule.calls
+    assert calls is not None
+    if calls.hook == "choose":
+        return (yield from _choose(r, rule, hold))
+    if calls.guard and rule.text in GUARD_OPENERS:
+        both = rule.text == "[" and r.dialect.name == "auto"
+        if isinstance(calls.payload, Literals) or (both and (yield from peek(r)) != "{"):
+            python = next(calls for calls in r.dialect.calls if calls.guard and isinstance(calls.payload, Literals))
+            return (yield from python_calls(r, python, hold, {"guard"}))
         return (yield from guarded(r, rule, hold))
     return (yield from read_calls(r, rule, hold))
 
 
-def _close(r: Reader, rule: Rule, hold: Hold) -> None:
+def _choose(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
+    """`"auto"`: read on in the dialect that this marker gives away, unless it was a false start."""
+    name = yield from choose(r, rule.text)
+    if not name:
+        r.release(hold)
+        return False
+    before = r.dialect, r.plan, r.state
+    r.become(name)
+    committed = yield from act(r, r.plan.text.by_text[rule.text], hold)
+    if not committed:
+        r.dialect, r.plan, r.state = before
+    return committed
+
+
+def _close(r: Reader, rule: Rule, hold: Hold) -> bool:
     """The end of a region; or a stray one, which is markup only where one may be expected."""
     if r.aside is not None:  # rule 6: the reasoning did close
         r.take_back(r.held(hold))
@@ -256,6 +279,8 @@ def _close(r: Reader, rule: Rule, hold: Hold) -> None:
         r.state = r.plan.text
     else:
         r.release(hold)
+        return False
+    return True
 
 
 def _call_in_reasoning(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:

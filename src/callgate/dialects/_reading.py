@@ -131,7 +131,7 @@ class Call:
 class Aside:
     """Calls in open reasoning, set aside (rule 6): where reading stood when the first one began."""
 
-    __slots__ = ("deferred", "hold", "index", "problems", "reasoning", "text")
+    __slots__ = ("deferred", "hold", "index", "problems", "read_as", "reasoning", "text")
 
     def __init__(self, reading: Reading, hold: Hold) -> None:
         self.hold = hold
@@ -140,14 +140,15 @@ class Aside:
         self.index = reading.index
         self.problems = len(reading.problems)
         self.deferred = len(reading.deferred)
+        self.read_as = reading.dialect, reading.plan
 
 
 class Reading:
     """What a reader knows while it reads one message."""
 
     __slots__ = (
-        "_mode", "_ready", "_speaker", "_stop", "_value", "aside", "buf", "call", "deferred", "dialect", "holds", "index", "known",
-        "out", "over", "plan", "pos", "problems", "reasoning", "state", "text", "tools",
+        "_mode", "_ready", "_speaker", "_stop", "_value", "aside", "buf", "call", "deferred", "dialect", "holds",
+        "index", "known", "out", "over", "plan", "pos", "problems", "reasoning", "state", "text", "tools",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect, tools: Sequence[ToolSpec] = (), prompt_tail: str = "") -> None:
@@ -173,6 +174,14 @@ class Reading:
         self._speaker = self.text
         self._value: Streamed | None = None
         self._stop = ""
+
+    def become(self, name: str) -> None:
+        """Read on in that dialect, with all that was seen so far."""
+        from callgate import dialects  # plug look-up
+
+        self.dialect = dialects.get(name)
+        self.plan = Plan.of(self.dialect)
+        self.state = self.plan.text
 
     @property
     def voice(self) -> Voice:
@@ -346,6 +355,7 @@ class Reading:
         self.index, self.call, self.aside = aside.index, None, None
         del self.problems[aside.problems :]
         del self.deferred[aside.deferred :]
+        self.dialect, self.plan = aside.read_as
         self.state = aside.hold.state
 
     def _recover(self) -> None:

@@ -144,7 +144,7 @@ class Calls:
     """Tagged parameters: the end of the text ends a call too (its closer is a stop token)."""
     separator: Literal["", "\n"] = ""
     """Python-style calls in one block stand on lines of their own."""
-    hook: Literal["", "python_tag", "first_word"] = ""
+    hook: Literal["", "python_tag", "first_word", "choose"] = ""
     """What data cannot say (see _plain)."""
 
 

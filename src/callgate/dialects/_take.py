@@ -69,6 +69,16 @@ def peek(r: Cursor) -> Parse[str]:
         yield
 
 
+def ready(r: Cursor) -> str:
+    """What `peek` would answer if that is already certain, else "": then `peek` has to be asked."""
+    pos = r.pos
+    if pos < len(r.buf):
+        char = r.buf[pos]
+        if not char.isspace():
+            return char
+    return ""
+
+
 def char(r: Cursor) -> Parse[str]:
     """The next character, or "" at the end of the text."""
     while r.pos >= len(r.buf):

@@ -6,7 +6,7 @@ from callgate.dialects._spec import Calls, Channels, Dialect, Params
 
 _START = ("<|start|>", "<|channel|>")
 _BODY = ("<|message|>",)
-_END = ("<|end|>", "<|return|>", "<|call|>")
+_END = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>")
 _TAIL = ("<|start|>assistant", "<|start|> assistant")
 
 DIALECTS = (
