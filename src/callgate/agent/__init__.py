@@ -20,7 +20,8 @@ from callgate import ledger as ledgers
 from callgate import policy as gate
 from callgate import protocols, providers
 from callgate.agent._driver import Approve, Driver, World
-from callgate.agent._result import RunResult, result_of
+from callgate.agent._pace import pace
+from callgate.agent._result import Form, RunResult, result_of
 from callgate.agent._stream import Stream, Work
 from callgate.errors import ConfigError, LedgerError, ProviderError, RunBusy
 from callgate.events import Event
@@ -85,6 +86,7 @@ class Agent:
         self.instructions = instructions
         self.options = dict(options or {})
         self.ledger = ledgers.open(ledger)
+        self._private = ledger in (None, "memory")
         self.approve = approve
         protocols.choose(ModelInfo(""), (), protocol)  # raises for a name that nobody knows
         self.protocol = protocol
@@ -112,6 +114,7 @@ class Agent:
         self._worked: dict[str, str] = {}
         self._recent: dict[tuple[str | None, str], deque[float]] = {}
         self._drivers: dict[str, Driver] = {}
+        self._busy: set[str] = set()
 
     # --- runs -----------------------------------------------------------------------------------------------------
 
@@ -121,12 +124,14 @@ class Agent:
         *,
         history: Iterable[Loose] = (),
         principal: Principal | None = None,
+        output: Any = None,
         run_id: str | None = None,
         key: str = "",
     ) -> RunResult:
-        """One run to its end. `history` is that of an earlier result, or of another program; `key` makes the
-        idempotency keys of its writes, so that the same work may be asked for by another run."""
-        return await self._begin(_messages(prompt, history), principal, run_id, key)(None)
+        """One run to its end. `history` is that of an earlier result, or of another program; `output` is a JSON Schema
+        or a pydantic model that the final answer must fit (`result.output`); `key` makes the idempotency keys of its
+        writes, so that the same work may be asked for by another run."""
+        return await self._begin(_messages(prompt, history), principal, output, run_id, key)(None)
 
     def run_sync(self, prompt: Prompt, **named: Any) -> RunResult:
         """The same for programs without an event loop; takes what `run` takes."""
@@ -138,11 +143,12 @@ class Agent:
         *,
         history: Iterable[Loose] = (),
         principal: Principal | None = None,
+        output: Any = None,
         run_id: str | None = None,
         key: str = "",
     ) -> Stream:
         """The run as events: `async with agent.stream(…) as events`. Leaving the block cancels the run."""
-        return Stream(self._begin(_messages(prompt, history), principal, run_id, key))
+        return Stream(self._begin(_messages(prompt, history), principal, output, run_id, key))
 
     async def resume(
         self,
@@ -196,21 +202,22 @@ class Agent:
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, messages: list[Loose], principal: Principal | None, run_id: str | None, key: str) -> Work:
+    def _begin(
+        self, messages: list[Loose], principal: Principal | None, output: Any, run_id: str | None, key: str
+    ) -> Work:
         """Everything of the caller is checked here, before anything starts."""
         if principal is not None and not isinstance(principal, Principal):
             raise ConfigError(f"principal: a Principal is needed, not {type(principal).__name__}")
         adopted = History.adopt(messages)
+        form = Form.of(output)
 
         async def work(stream: Stream | None) -> RunResult:
-            run = Run(self._config(run_id or new_id(), await self._info(), principal, key=key))
+            await pace().turn()
+            config = self._config(run_id or new_id(), await self._info(), principal, key=key)
+            run = Run(replace(config, output=form.schema))
             async with self._held(run.config.run_id) as hold:
-                return await self._drive(
-                    run,
-                    lambda: run.start(adopted.messages),
-                    stream,
-                    self._world(hold),
-                )
+                result = await self._drive(run, lambda: run.start(adopted.messages), stream, self._world(hold))
+                return form.fill(result)
 
         return work
 
@@ -229,12 +236,7 @@ class Agent:
                     return result_of(run)
                 now = time.time()
                 waited = {e.data["call_id"]: max(0.0, now - e.at) for e in entries if e.kind == "ask"}
-                world = replace(
-                    self._world(hold),
-                    approve=asker,
-                    answers=answers,
-                    waited=waited,
-                )
+                world = replace(self._world(hold), approve=asker, answers=answers, waited=waited)
                 return await self._drive(run, lambda: run.receive(Resumed(run.now)), stream, world)
 
         return work
@@ -250,6 +252,7 @@ class Agent:
             config,
             protocol=start["protocol"],
             dialect=start.get("dialect"),
+            output=start.get("output"),
             verdicts=journal.verdicts_of(entries),
         )
         run = Run(config)
@@ -281,14 +284,18 @@ class Agent:
 
     @asynccontextmanager
     async def _held(self, run_id: str) -> AsyncIterator[Hold | None]:
-        """The sole right to carry out the run; in memory only this agent could, so there is nothing to hold."""
-        if run_id in self._drivers:
+        """The sole right to carry out the run; of a private ledger nobody else could, so there is nothing to hold."""
+        if run_id in self._busy:
             raise RunBusy(f"run {run_id}: this agent carries it out already")
-        if self.ledger.where == "memory":
-            yield None
-            return
-        async with ledgers.hold(self.ledger, run_id) as held:
-            yield held
+        self._busy.add(run_id)
+        try:
+            if self._private:
+                yield None
+            else:
+                async with ledgers.hold(self.ledger, run_id) as held:
+                    yield held
+        finally:
+            self._busy.discard(run_id)
 
     async def _info(self) -> ModelInfo:
         """What the provider tells of the model. If it fails now, the request that follows will say so."""
@@ -312,6 +319,7 @@ class Agent:
             principal=principal,
             retries=self._retries,
             max_result=self._max_result,
+            adapt=self.protocol == "auto",
             context=self._max_context or _room_of(info, self.options),
             summarize=self._summarize,
             key=key,

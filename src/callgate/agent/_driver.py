@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from callgate.agent._pace import pace
 from callgate.errors import BadRequest, CallgateError, ConfigError, LedgerError, ModelMissing, RefusedKey
 from callgate.events import CallFinished, CallProgress, CallStarted, Event, RunFinished, dump_event
 from callgate.executor import Executor
@@ -87,6 +88,7 @@ class Driver:
         self._task: asyncio.Task[Any] | None = None
         self._own: Literal["cancel", "time"] | None = None
         self._stop_calls: asyncio.Event | None = None
+        self._pace = pace()
         self._unsaid: list[Step] = []
         """What the run said and nobody has written or seen yet, in order."""
         self._writing = asyncio.Lock()
@@ -115,9 +117,11 @@ class Driver:
         cancelled."""
         self._task = asyncio.current_task()
         try:
+            await self._pace.turn()
             step = first()
             self._unsaid.append(step)
             while (command := await self._follow(step)) is not None:
+                await self._pace.turn()
                 step = await self._act(command)
             assert self.run.ended or self.run.phase == "parked", "the run neither goes on nor ends"
         except asyncio.CancelledError:
@@ -249,6 +253,7 @@ class Driver:
             async with self._world.provider.stream(send.request) as stream:
                 async for deltas in stream:
                     begun = begun or bool(deltas)
+                    await self._pace.turn()
                     step = self._tell(Received(deltas, self.now))
                     if step.commands:
                         return step
@@ -276,6 +281,7 @@ class Driver:
 
         async def after(call: ToolCall, result: ToolResult, seconds: float | None) -> None:
             nonlocal following
+            await self._pace.turn()
             following = await self._follow(self._tell(Ran(call.id, result, seconds, self.now)), wait=False)
 
         config = self.run.config

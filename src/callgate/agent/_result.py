@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from callgate.errors import ConfigError
 from callgate.run import Pending, Run
-from callgate.types import CallRecord, Message, RunReason
+from callgate.types import CallRecord, Message, RunReason, Schema
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,36 @@ class RunResult:
     def ok(self) -> bool:
         """Whether the model answered."""
         return self.reason == "answered"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a final answer that was asked for."""
+
+    schema: Schema | None = None
+    make: Callable[[Any], Any] | None = None
+    """Turns the JSON value into one of the caller's type."""
+
+    @classmethod
+    def of(cls, output: Any) -> Form:
+        """From a JSON Schema, a pydantic model, or None."""
+        if output is None or isinstance(output, Mapping):
+            return cls(output)
+        schema = getattr(output, "model_json_schema", None)
+        if schema is None:
+            raise ConfigError(f"output: a JSON Schema or a pydantic model is needed, not {output!r}")
+        return cls(schema(), output.model_validate)
+
+    def fill(self, result: RunResult) -> RunResult:
+        """The result with its output in the caller's type; a value that this refuses is no success."""
+        if self.make is None or result.output is None:
+            return result
+        try:
+            return replace(result, output=self.make(result.output))
+        except ValueError as error:
+            return replace(
+                result, output=None, reason="provider_error", error=f"the final answer is not valid: {error}"
+            )
 
 
 def result_of(run: Run) -> RunResult:

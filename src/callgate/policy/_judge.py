@@ -32,7 +32,8 @@ def judge(rules: Sequence[Rule], call: ToolCall, spec: ToolSpec, context: JudgeC
 def check(rules: Sequence[Rule], progress: Progress) -> Stop | None:
     """The first limit that is hit."""
     for rule in rules:
-        if isinstance(rule, Limit) and (stop := rule.check(progress)) is not None:
+        limit: Limit | None = rule if hasattr(rule, "check") else None  # type: ignore[assignment]
+        if limit is not None and (stop := limit.check(progress)) is not None:
             return stop
     return None
 

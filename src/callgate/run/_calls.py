@@ -72,6 +72,7 @@ class Calls:
         config = run.config
         self._run = run
         self._config = config
+        self._advisors = [rule for rule in config.rules if isinstance(rule, Advisor)]
         self._own_pages = any(spec.name == READ_RESULT.name for spec in config.tools)
         self.checker = Checker(config.tools, config.max_result, config.compile)
         self.finished: list[CallRecord] = []
@@ -148,7 +149,7 @@ class Calls:
         checked = [self._check(call) for call in written]
         valid = [one.call for one in checked if one.refusal is None]
         turn = run.turn + 1
-        run.accepted(reply, usable=bool(valid))
+        run.asking.accepted(reply, usable=bool(valid))
         run.phase = "calls"
         self._batch = Batch(checked)
         self._before = len(self.finished)
@@ -174,15 +175,15 @@ class Calls:
         return self._proceed()
 
     def _check(self, call: ToolCall | BadCall) -> Checked:
-        made = self._run.id_of(call.index, call.id)
+        made = self._run.asking.id_of(call.index, call.id)
         return self.checker.check(call, made, masked_is_fine=made in self._config.verdicts)
 
     def _useless(self, checked: Sequence[Checked]) -> None:
         """Nothing in the answer could be used: it stays in the history with the reasons, and counts as a failure."""
         why = next(one.refusal.content for one in checked if one.refusal is not None)
         self._close()
-        if self._run.failed_once(why):
-            self._run.ask()
+        if self._run.asking.failed_once(why):
+            self._run.asking.ask()
         else:
             self._run.end("provider_error", f"no usable call in the last answers: {why}")
 
@@ -273,7 +274,7 @@ class Calls:
                 return None
             if batch.closed:
                 self._close()
-                return self._run.ask()
+                return self._run.asking.ask()
 
     def _look_up(self, items: list[Item]) -> None:
         self._run.phase = "calls"
@@ -366,7 +367,7 @@ class Calls:
 
     def _warnings(self, record: CallRecord, before: list[CallRecord]) -> list[str]:
         spec = self.checker.specs.get(record.call.name)
-        said = (r.warning(record, before, spec) for r in self._config.rules if isinstance(r, Advisor))
+        said = (advisor.warning(record, before, spec) for advisor in self._advisors)
         return [f"[{text}]" for text in said if text]
 
     @property
@@ -409,7 +410,7 @@ class Calls:
         """Started writes are looked up, never started again; everything else is judged afresh."""
         batch = self._batch
         if batch is None:
-            return self._run.ask()
+            return self._run.asking.ask()
         lost = [item for item in batch.of("begun") if item.write]
         for item in batch.of("sent", "begun"):
             if item not in lost:

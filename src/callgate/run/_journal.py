@@ -72,6 +72,7 @@ def started(config: RunConfig, history: History) -> dict[str, Any]:
         "protocol": config.protocol,
         "dialect": config.dialect,
         "key": config.key,
+        "output": config.output,
         "tools": [spec.name for spec in config.tools],
         "messages": [dump_message(m) for m in history.messages],
         "prompt": prompt[-1] if prompt else "",

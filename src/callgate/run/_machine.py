@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, assert_never
 
-from callgate import protocols
-from callgate.errors import CallgateError
 from callgate.events import (
-    ProtocolChanged,
-    Retrying,
-    Routed,
     RunFinished,
     RunStarted,
-    TurnFinished,
-    TurnStarted,
 )
 from callgate.history import History
 from callgate.keys import idempotency_key
 from callgate.policy import Progress, Stop, check
-from callgate.protocols import Chosen, Query, Score, Scores
-from callgate.reply import TurnReader
 from callgate.run import _journal as journal
+from callgate.run._asking import Asking
 from callgate.run._calls import Calls
 from callgate.run._words import (
     Answered,
@@ -41,22 +32,14 @@ from callgate.run._words import (
     Resumed,
     RunConfig,
     Scored,
-    ScoreText,
-    Send,
     Step,
     Tick,
 )
 from callgate.types import (
-    BadCall,
-    CallDelta,
     CallRecord,
-    Delta,
-    Finish,
     Message,
-    ReasoningDelta,
     Reply,
     RunReason,
-    TextDelta,
     ToolCall,
 )
 
@@ -73,11 +56,8 @@ class Run:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.phase: Phase = "new"
-        self.protocol = config.protocol
         self.turn = 0
         """Accepted answers so far."""
-        self.requests = 0
-        self.usage: dict[str, int] = {}
         self.reason: RunReason | None = None
         self.error: str | None = None
         self.text = ""
@@ -90,19 +70,7 @@ class Run:
         self.stopping: tuple[RunReason, str | None] | None = None
         """Why the run ends as soon as the calls that run now have ended."""
         self.calls = Calls(self)
-        self._generator: protocols.Turn | None = None
-        self._query: Query | None = None
-        self._score: Score | None = None
-        self._reader: TurnReader | None = None
-        self._raw: list[Delta] = []
-        self._ids: dict[int, str] = {}
-        self._scratch: list[Message] = []
-        self._failures = 0
-        self._attempts = 0
-        self._announced = 0
-        self._sent_at = 0.0
-        self._last_failure = ""
-        self._partial = ""
+        self.asking = Asking(self)
 
     # --- what is known of it --------------------------------------------------------------------------------------
 
@@ -110,6 +78,21 @@ class Run:
     def ended(self) -> bool:
         """Whether nothing more will come."""
         return self.phase == "ended"
+
+    @property
+    def protocol(self) -> str:
+        """How the model is asked now."""
+        return self.asking.protocol
+
+    @property
+    def requests(self) -> int:
+        """Requests to the model so far."""
+        return self.asking.requests
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Tokens so far."""
+        return self.asking.usage
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -139,9 +122,9 @@ class Run:
         self.history = History.adopt(messages)
         self.problems += self.history.notes
         self.calls.checker.speak(next((m.text for m in self.history.messages if m.role == "user"), ""))
-        self._record("run_started", journal.started(self.config, self.history), durable=True)
+        self.record("run_started", journal.started(self.config, self.history), durable=True)
         self.step.events.append(RunStarted(self.config.run_id, self.config.info.name, self.protocol))
-        self.ask()
+        self.asking.ask()
         return self.step
 
     def receive(self, value: Input) -> Step:
@@ -157,11 +140,11 @@ class Run:
             return step
         match value:
             case Received(deltas):
-                self._received(deltas)
+                self.asking.received(deltas)
             case Scored(scores):
-                self._scored(scores)
+                self.asking.scored(scores)
             case Failed():
-                self._failed(value)
+                self.asking.failed(value)
             case Began(call_id):
                 self.calls.began(call_id)
             case Ran(call_id, result, duration):
@@ -183,82 +166,7 @@ class Run:
                 assert_never(value)
         return step
 
-    # --- asking the model -----------------------------------------------------------------------------------------
-
-    def ask(self) -> None:
-        """The next turn begins."""
-        fitted = self._fit()
-        self._generator = protocols.turn(
-            self.protocol,
-            history=(*fitted, *self._scratch),
-            tools=self.calls.offered(),
-            instructions=self.config.instructions,
-            info=self.config.info,
-            options=self.config.options,
-            dialect=self.config.dialect,
-            output=self.config.output,
-        )
-        self._advance(None)
-
-    def _fit(self) -> tuple[Message, ...]:
-        if self.config.context is None:
-            return self.history.messages
-        fitted, dropped = self.history.fit(self.config.context)
-        if dropped:
-            self._note(f"{len(dropped)} messages did not fit into the context and were left out")
-        return fitted.messages
-
-    def _advance(self, value: Reply | Scores | None) -> None:
-        """Carry the turn's next steps out, up to one that has to wait (rule 1)."""
-        assert self._generator is not None
-        try:
-            while True:
-                match step := self._generator.send(value):
-                    case Query():
-                        return self._send(step)
-                    case Score():
-                        return self._ask_scores(step)
-                    case Chosen(chooser, tools, confidence):
-                        self.step.events.append(Routed(chooser, tools, confidence))
-                        data = {"chooser": chooser, "tools": list(tools), "confidence": confidence}
-                        self._record("protocol", {"protocol": self.protocol, "chosen": data})
-                        value = None
-        except StopIteration as stop:
-            reply: Reply = stop.value
-            return self._accept(reply)
-        except CallgateError as error:
-            return self.end("provider_error", str(error))
-
-    def _send(self, query: Query, delay: float = 0.0) -> None:
-        if not self._may_ask():
-            return
-        self.phase = "model"
-        self._query = query
-        self._reader = TurnReader(query.machine() if query.machine else None, rescue=query.rescue)
-        self._raw, self._ids = [], {}
-        self._sent_at = self.now
-        data = {"n": self.requests, "turn": self.turn + 1, "protocol": self.protocol, "purpose": query.purpose}
-        self._record("request", data)
-        self.step.commands.append(Send(query.request, delay))
-
-    def _ask_scores(self, score: Score) -> None:
-        if not self._may_ask():
-            return
-        self.phase = "score"
-        self._score = score
-        self._record("request", {"n": self.requests, "turn": self.turn + 1, "protocol": "score"})
-        self.step.commands.append(ScoreText(score))
-
-    def _may_ask(self) -> bool:
-        """Counts a request, unless a limit is hit (rule 3)."""
-        if (stop := check(self.config.rules, self.progress("request"))) is not None:
-            self.end(stop.reason, stop.message)
-            return False
-        self.requests += 1
-        if self._announced != self.turn + 1:
-            self._announced = self.turn + 1
-            self.step.events.append(TurnStarted(self.turn + 1, self.protocol))
-        return True
+    # --- for its two sides ----------------------------------------------------------------------------------------
 
     def progress(self, before: Literal["request", "batch"], batch: Sequence[ToolCall] = (), turn: int = 0) -> Progress:
         """How far the run has come, for the limits."""
@@ -273,169 +181,7 @@ class Run:
             specs=self.calls.checker.specs,
         )
 
-    # --- the answer arrives ---------------------------------------------------------------------------------------
-
-    def _received(self, deltas: list[Delta]) -> None:
-        if self.phase != "model":
-            return
-        assert self._reader is not None
-        assert self._query is not None
-        self._raw += deltas
-        out = self._reader.feed(deltas)
-        if self._query.visible:
-            events = self.step.events
-            for delta in out:
-                if isinstance(delta, (TextDelta, ReasoningDelta)):
-                    events.append(delta)
-                elif isinstance(delta, CallDelta):
-                    events.append(self._named(delta))
-        if self._reader.finished:
-            self._replied(self._reader.reply)
-
-    def _named(self, delta: CallDelta) -> CallDelta:
-        """The delta under the id that its call will have."""
-        if delta.name is None and delta.id is None:
-            return delta
-        return replace(delta, id=self.id_of(delta.index, delta.id))
-
-    def id_of(self, index: int, given: str | None) -> str:
-        """The call's id for good: its own if that is free, else `call_<turn>_<n>`."""
-        if index not in self._ids:
-            made = f"call_{self.calls.turns_before + self.turn + 1}_{index + 1}"
-            taken = self.calls.taken | set(self._ids.values())
-            own = given if given and given != f"call_{index + 1}" else None
-            self._ids[index] = own if own and own not in taken else free(made, taken)
-        return self._ids[index]
-
-    def _replied(self, reply: Reply) -> None:
-        self._record_deltas()
-        for kind, count in (reply.usage or {}).items():
-            self.usage[kind] = self.usage.get(kind, 0) + count
-        self.problems += reply.problems
-        if reply.finish in ("error", "interrupted"):
-            error = reply.error or "the stream ended before the answer did"
-            return self._lost(error, again=True, partial=reply.content)
-        return self._advance(reply)
-
-    def _record_deltas(self) -> None:
-        deltas = journal.dump_deltas(self._raw)
-        self._record(
-            "delta_merged", {"n": self.requests, "deltas": deltas, "since": round(self.now - self._sent_at, 6)}
-        )
-        self._raw = []
-
-    def _scored(self, scores: Scores) -> None:
-        if self.phase == "score":
-            self._record("protocol", {"protocol": self.protocol, "scores": [list(row) for row in scores.values]})
-            self._advance(scores)
-
-    # --- what can go wrong with it --------------------------------------------------------------------------------
-
-    def _failed(self, failed: Failed) -> None:
-        if self.phase not in ("model", "score"):
-            return
-        self._record("request", journal.dump_failed(failed, self.requests))
-        self._lost(failed.error, again=failed.again, kind=failed.kind, after=failed.after)
-
-    def _lost(self, error: str, *, again: bool, kind: str = "", after: float | None = None, partial: str = "") -> None:
-        """No answer came, or only a part: ask again, else step down, else end (rule 2)."""
-        self._attempts += 1
-        self._partial = partial
-        pause = max(after or 0.0, BACKOFF * 2 ** (self._attempts - 1))
-        if again and self._attempts <= self.config.retries and pause <= MAX_BACKOFF and self._query is not None:
-            self.step.events.append(Retrying(self._attempts, error))
-            if self.phase == "score":
-                assert self._score is not None
-                return self._ask_scores(self._score)
-            return self._send(self._query, pause if kind else 0.0)
-        refused = kind in ("Overloaded", "BadRequest") and self.calls.offered()
-        if refused and self._step_down(error, "refused"):
-            self._attempts = 0
-            return self.ask()
-        if self._last_failure:
-            error = f"{self._last_failure}; asked again: {error}"
-        return self.end("provider_error", error)
-
-    def reject(self, kind: str, detail: str, reply: Reply) -> None:
-        """The answer holds nothing that can be used: it goes back with the reason and leaves no trace (rule 2)."""
-        why = self.calls.checker.say(kind, detail=detail)
-        self._last_failure = f"the model's answer was {kind}" + (f": {detail}" if detail else "")
-        if not self.failed_once(why):
-            return self.end("provider_error", self._last_failure)
-        if reply.content.strip():
-            self._scratch.append(Message("assistant", reply.content))
-        if self._scratch or self.history.messages[-1:]:
-            self._scratch.append(Message("user", why))
-        return self.ask()
-
-    def failed_once(self, why: str) -> bool:
-        """Counts an unusable answer; after `retries` of them the ladder steps down. False: there is no step left."""
-        self._failures += 1
-        if self._failures > self.config.retries and not self._step_down(why, ""):
-            return False
-        self.step.events.append(Retrying(self._failures, why))
-        return True
-
-    def _step_down(self, reason: str, symptom: str) -> bool:
-        below = protocols.ladder(self.protocol, self.config.info, why=symptom)
-        if below is None:
-            return False
-        self.step.events.append(ProtocolChanged(self.protocol, below, reason))
-        self._record("protocol", {"before": self.protocol, "protocol": below, "reason": reason})
-        self.protocol = below
-        self._failures = 0
-        return True
-
-    # --- the answer is whole --------------------------------------------------------------------------------------
-
-    def _accept(self, reply: Reply) -> None:
-        self._attempts = 0
-        self._partial = ""
-        written: list[ToolCall | BadCall] = sorted([*reply.calls, *reply.incomplete], key=lambda call: call.index)
-        named = [call for call in written if call.name]
-        if reply.finish == "content_filter":
-            self._turn_finished(reply)
-            self._say(reply)
-            return self.end("provider_error", reply.error or "the server's content filter stopped the answer")
-        if named:
-            return self.calls.open(reply, named)
-        if written:
-            return self.reject("truncated" if reply.finish == "length" else "malformed", "no call was complete", reply)
-        if not reply.content.strip():
-            return self.reject("empty", "", reply)
-        self._turn_finished(reply)
-        self._say(reply)
-        if reply.finish == "length":
-            return self.end("token_limit", "the answer was cut off at the length limit of the request")
-        return self.end("answered")
-
-    def accepted(self, reply: Reply, *, usable: bool) -> None:
-        """The answer counts: as a turn if something in it could be used, else as one more failure."""
-        if usable:
-            self._failures = 0
-            self._scratch = []
-        self._turn_finished(reply, counts=usable)
-
-    def _turn_finished(self, reply: Reply, *, counts: bool = True) -> None:
-        turn = self.turn + 1
-        if counts:
-            self.turn = turn
-        finish = Finish(reply.finish, reply.usage, reply.raw_finish, reply.error, tuple(reply.problems))
-        seconds = round(self.now - self._sent_at, 6)
-        self._record(
-            "turn",
-            {
-                "turn": turn,
-                "counts": counts,
-                "finish": reply.finish,
-                "usage": reply.usage and dict(reply.usage),
-                "seconds": seconds,
-                "protocol": self.protocol,
-            },
-        )
-        self.step.events.append(TurnFinished(turn, finish, seconds))
-
-    def _say(self, reply: Reply) -> None:
+    def say(self, reply: Reply) -> None:
         """An answer without calls enters the history."""
         if reply.content.strip():
             self.text = reply.content
@@ -444,8 +190,17 @@ class Run:
     def enter(self, history: History) -> None:
         """The history grew: what is new is recorded."""
         for message in history.messages[len(self.history.messages) :]:
-            self._record("message", {"message": journal.dump_message(message)})
+            self.record("message", {"message": journal.dump_message(message)})
         self.history = history
+
+    def note(self, problem: str) -> None:
+        """Something odd, told once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def record(self, kind: str, data: dict[str, Any], *, durable: bool = False) -> None:
+        """An entry for the journal."""
+        self.step.commands.append(Record(journal.entry(kind, data, self.now), durable))
 
     # --- people, time and the end ---------------------------------------------------------------------------------
 
@@ -470,7 +225,7 @@ class Run:
         if self.stopping is not None and by == "tick":
             return
         data = {"turn": self.turn, "stopping": by, "error": error, "begun": self.calls.begun()}
-        self._record("turn", data)
+        self.record("turn", data)
         if waits:
             self.stopping = (reason, error)
             self.calls.withdraw(reason)
@@ -478,17 +233,14 @@ class Run:
             self.end(reason, error)
 
     def _resume(self) -> None:
-        self._record(
+        self.record(
             "run_started",
             {"model": self.config.info.name, "principal": journal.principal(self.config), "resumed": True},
         )
         self.step.events.append(RunStarted(self.config.run_id, self.config.info.name, self.protocol, resumed=True))
-        if self.phase == "model":
-            assert self._query is not None
-            self._send(self._query)
-        elif self.phase == "score":
-            assert self._score is not None
-            self._ask_scores(self._score)
+        self.reason = self.error = None
+        if self.phase in ("model", "score"):
+            self.asking.ask_again()
         else:
             self.phase = "calls"
             self.calls.resume()
@@ -499,12 +251,9 @@ class Run:
 
     def end(self, reason: RunReason, error: str | None = None) -> None:
         """The run is over: what is open is settled, and the history stays valid (rule 4)."""
-        partial = self._partial
-        if self.phase == "model" and self._reader is not None and self._raw:
-            partial = self._reader.reply.content
-            self._record_deltas()
+        partial = self.asking.cut_short()
         self.calls.close_for(reason)
-        if partial.strip() and self.reason is None:
+        if partial.strip():
             self.text = partial
             self.enter(self.history.say(Message("assistant", partial)))
         self.phase = "ended"
@@ -519,24 +268,6 @@ class Run:
             "usage": dict(self.usage),
         }
         data |= {"turns": self.turn, "requests": self.requests, "seconds": round(self.now, 6)}
-        self._record("run_finished", data, durable=True)
+        self.record("run_finished", data, durable=True)
         self.step.events.append(RunFinished(reason, self.text, error, dict(self.usage)))
         self.step.commands.append(End(reason))
-
-    def _note(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
-
-    def _record(self, kind: str, data: dict[str, Any], *, durable: bool = False) -> None:
-        self.step.commands.append(Record(journal.entry(kind, data, self.now), durable))
-
-    record = _record
-
-
-def free(name: str, taken: set[str]) -> str:
-    """The name, or the first variant of it that is not taken."""
-    made, n = name, 1
-    while made in taken:
-        n += 1
-        made = f"{name}_{n}"
-    return made

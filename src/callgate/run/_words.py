@@ -45,6 +45,8 @@ class RunConfig:
     """How often an unusable answer goes back, and how often a failed request is made again."""
     max_result: int = 8000
     """Characters of a result that the model sees, where the tool does not say."""
+    adapt: bool = True
+    """Step down the ladder also for answers that could be used, if they show that the protocol does not work here."""
     context: int | None = None
     """Tokens that the history may take; None: all of it is sent."""
     summarize: bool = False
