@@ -7,9 +7,10 @@ Chinese; other languages get quoted texts, digits and whole words.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import Literal
 
 MAX_TEXT = 4000
 """Characters of a request that are looked at: beyond that it is a document, not a request."""
@@ -34,7 +35,7 @@ STOP = word_set(
 )
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_'’.@:/&+#-]*|[\u4e00-\u9fff]|[^\s\w]", re.UNICODE)
 _NUMBER = re.compile(
-    r"(?<![\w.])(?P<sign>[-−+])?(?P<cur>[$€£¥])?\s?(?P<num>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?<![\w.^])(?P<sign>[-−+])?(?P<cur>[$€£¥])?\s?(?P<num>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?P<exp>[eE][-+]?\d+)?(?P<suffix>\s?(?:%|percent\b|million\b|billion\b|thousand\b|hundred\b|[kKM](?![A-Za-z]))|"
     r"(?:st|nd|rd|th)\b|[万亿千百])?"
 )
@@ -46,8 +47,18 @@ _TENS = "thirty forty fifty sixty seventy eighty ninety hundred"
 _WORDS: dict[str, float] = {
     **{word: number for number, word in enumerate(str.split(_COUNTED))},
     **{word: 10 * number for number, word in enumerate(str.split(_TENS), 3)},
-    **{"twice": 2, "double": 2, "dozen": 12, "once": 1, "pair": 2, "half": 0.5},
-    **{"annually": 1, "yearly": 1, "quarterly": 4, "monthly": 12, "weekly": 52, "daily": 365},
+    "twice": 2,
+    "double": 2,
+    "dozen": 12,
+    "once": 1,
+    "pair": 2,
+    "half": 0.5,
+    "annually": 1,
+    "yearly": 1,
+    "quarterly": 4,
+    "monthly": 12,
+    "weekly": 52,
+    "daily": 365,
 }
 _PERIODS = frozenset({"annually", "yearly", "quarterly", "monthly", "weekly", "daily"})
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "tenth": 10}
@@ -67,7 +78,9 @@ class Number:
     end: int
     other: float | int | None = None
     weak: bool = False
-    """Written as a word that often means something else."""
+    """Written as a word, which often means something else."""
+    percent: bool = False
+    in_date: bool = False
 
     @property
     def values(self) -> tuple[float | int, ...]:
@@ -130,12 +143,14 @@ def numbers(text: str) -> list[Number]:
     """The numbers in the order in which they stand, digits and words."""
     text = _BRACKETS.sub(lambda m: m.group().replace(",", ";"), text[:MAX_TEXT])  # no thousands inside a list
     found = [_number(match, text) for match in _NUMBER.finditer(text)]
+    days = [(m.start(), m.end()) for m in _DATE.finditer(text)]
+    found = [replace(n, in_date=any(s <= n.start < e for s, e in days)) for n in found]
     taken = [(n.start, n.end) for n in found]
     for word in words(text):
         low = word.text.lower()
         value = _WORDS.get(low, _ORDINALS.get(low, _HAN.get(low)))
         if value is not None and not any(s <= word.start < e for s, e in taken):
-            found.append(Number(value, word.start, word.end, weak=low in _ORDINALS or low in ("one", "half", "一")))
+            found.append(Number(_tidy(float(value)), word.start, word.end, weak=True))
     return sorted(found, key=lambda n: n.start)
 
 
@@ -145,12 +160,14 @@ def _number(match: re.Match[str], text: str) -> Number:
     before = text[match.start() - 1 : match.start()]
     if match["sign"] in ("-", "−") and not before.isalnum() and before != ")":
         value = -value
+    elif "." in digits and re.match(r"\s?°?\s?[WS]\b", text[match.end() :]):
+        value = -value  # a longitude west, a latitude south
     scale = _SCALE.get((match["suffix"] or "").strip())
     if scale is None:
         return Number(value, match.start(), match.end())
     scaled = _tidy(round(value * scale, 9))
     if scale == 0.01:
-        return Number(value, match.start(), match.end(), scaled)
+        return Number(value, match.start(), match.end(), scaled, percent=True)
     return Number(scaled, match.start(), match.end(), value)
 
 
@@ -185,7 +202,7 @@ def names(text: str) -> list[str]:
     every = words(text)
     for i, word in enumerate(every):
         opens = i == 0 or every[i - 1].text in ".!?"
-        capital = word.text[:1].isupper() or (bool(run) and word.text[:1].isdigit())
+        capital = (word.text[:1].isupper() and word.text != "I") or (bool(run) and word.text[:1].isdigit())
         if (capital and not (opens and (word.text.lower() in STOP or not _next_capital(every, i)))) or (
             run and word.text.lower() in joiners and word.text != "and" and _next_capital(every, i)
         ):
@@ -235,6 +252,113 @@ def _may_stand(part: list[Word]) -> bool:
     return first.lower() not in STOP and last.lower() not in STOP
 
 
+@dataclass(slots=True, frozen=True)
+class Span:
+    """A stretch of the request that can be a value."""
+
+    text: str
+    start: int
+    end: int
+    kind: Literal["quoted", "date", "path", "code", "name", "phrase"]
+
+
+_PATHLIKE = re.compile(r"https?://\S+|[\w.+-]+@[\w-]+\.[\w.]+|(?:[A-Za-z]:)?[~.\w-]*/[\w./~-]+|\b[\w-]+\.[a-z]{2,4}\b")
+
+
+_CODELIKE = re.compile(r"#?(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{2,}")
+
+
+def spans(text: str) -> list[Span]:
+    """Everything in the request that can be a text value, the likeliest first; a phrase inside a name or a quoted text
+    is not offered."""
+    text = text[:MAX_TEXT]
+    found: list[Span] = []
+    for kind, values in (
+        ("quoted", quoted(text)),
+        ("date", dates(text)),
+        ("path", [m.group().rstrip(".,;?!") for m in _PATHLIKE.finditer(text)]),
+        ("code", [w.text for w in words(text) if _CODELIKE.fullmatch(w.text)]),
+        ("name", names(text)),
+        ("phrase", phrases(text)),
+    ):
+        for value in values:
+            at = text.find(value)
+            span = Span(value, at, at + len(value), kind)  # type: ignore[arg-type]
+            if not any(s.start <= at and span.end <= s.end for s in found if s.kind != "phrase"):
+                found.append(span)
+    return found[:MAX_PHRASES]
+
+
+_MONTHS = {
+    m: i for i, m in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
+}
+
+
+def date_parts(text: str) -> tuple[int, int, int] | None:
+    """Year, month and day of a full date; None if it is none."""
+    if match := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):
+        return int(match[1]), int(match[2]), int(match[3])
+    if match := re.fullmatch(r"([A-Za-z]{3})[a-z]*\.?\s(\d{1,2})(?:st|nd|rd|th)?,?\s(\d{4})", text):
+        month, day = _MONTHS.get(match[1].lower()), int(match[2])
+    elif match := re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?(?:\sof)?\s([A-Za-z]{3})[a-z]*,?\s(\d{4})", text):
+        month, day = _MONTHS.get(match[2].lower()), int(match[1])
+    else:
+        return None
+    return (int(match[3]), month, day) if month else None
+
+
+_UNITS = word_set(
+    """
+    km/h m/s mph miles mile kilometers kilometer km meters meter feet foot inches inch cm mm celsius fahrenheit kelvin
+    pounds kilograms kg grams ounces liters gallons usd eur gbp dollars euros degrees radians hours minutes seconds
+    """
+)
+
+
+def unit_asked(text: str) -> list[str]:
+    """The unit that an answer is wanted in: "in miles"."""
+    found = re.findall(r"\b(?:in|to|into|as)\s+([A-Za-z/°]+)", text)
+    return [word for word in found if word.lower().rstrip(".?") in _UNITS]
+
+
+_OPERATIONS = (
+    (r"\bto the power of\b|\braised to\b", "^"),
+    (r"\b(?:multiplied by|times|multiply)\b|[×·]|乘以|乘", "*"),
+    (r"\b(?:divided by|over)\b|÷|除以", "/"),
+    (r"\b(?:plus|added to|and add)\b|加上|加", "+"),
+    (r"\b(?:minus|less|subtract)\b|[−–]|减去|减", "-"),
+    (r"\bsquared\b|的平方", "^2"),
+    (r"\bcubed\b", "^3"),
+    (r"\b(?:modulo|mod)\b", "%"),
+)
+_ARITHMETIC = re.compile(r"(?:sqrt\(|[-(])*\s*\d[\d.]*(?:\s*(?:\^|\*\*|[-+*/%()])\s*|\s*sqrt\(|\d[\d.]*)*")
+
+
+def expression(text: str) -> str | None:
+    """The arithmetic that a request asks for, as an expression: "15% of 80" is "15 / 100 * 80"; None: there is none."""
+    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text[:MAX_TEXT])
+    for word in words(text):
+        if (value := _WORDS.get(word.text.lower())) is not None and word.text.lower() not in _PERIODS:
+            text = re.sub(rf"\b{word.text}\b", str(value), text)
+    text = re.sub(r"(\d[\d.]*)\s*(?:%|percent)\s+of\s+(?:the\s+)?[$€£]?(\d[\d.]*)", r"\1 / 100 * \2", text, flags=re.I)
+    text = re.sub(r"(?:the\s+)?(?:square\s+root|sqrt)\s+of\s+(\d[\d.]*)", r"sqrt(\1)", text, flags=re.I)
+    text = re.sub(r"(\d[\d.]*)\s*的平方根", r"sqrt(\1)", text)
+    text = re.sub(r"\b(?:sum of|add)\s+(\d[\d.]*)\s+(?:and|to)\s+(\d[\d.]*)", r"\1 + \2", text, flags=re.I)
+    text = re.sub(r"\bproduct of\s+(\d[\d.]*)\s+and\s+(\d[\d.]*)", r"\1 * \2", text, flags=re.I)
+    text = re.sub(r"\bdivide\s+(\d[\d.]*)\s+by\s+", r"\1 / ", text, flags=re.I)
+    text = re.sub(r"\bmultiply\s+(\d[\d.]*)\s+(?:by|with|and)\s+", r"\1 * ", text, flags=re.I)
+    text = re.sub(r"\bsubtract\s+(\d[\d.]*)\s+from\s+(\d[\d.]*)", r"\2 - \1", text, flags=re.I)
+    for pattern, sign in _OPERATIONS:
+        text = re.sub(rf"\s*(?:{pattern})", f" {sign} ", text, flags=re.I)
+    text = re.sub(r"(?<=\d)\s*[xX]\s*(?=\d)", " * ", text)
+    found = [m.group().strip(" .,") for m in _ARITHMETIC.finditer(text)]
+    found = [f for f in found if re.search(r"\d\s*(?:\*\*|[-+*/%^])\s*[\d(s]|sqrt\(", f)]
+    best = max(found, key=len, default=None)
+    if best is None or re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}", best):
+        return None
+    return re.sub(r"\s+", " ", best + ")" * (best.count("(") - best.count(")"))).strip(" +*/%^-")
+
+
 _BRACKETS = re.compile(r"[\[(]([^\[\]()\n]{1,400})[\])]")
 _UNIT = r"(?:\s?(?!and\b|or\b)[a-zA-Z°]{1,12})?"
 _RUN = re.compile(
@@ -280,17 +404,16 @@ def _rows(sentence: str) -> list[list[str]]:
     )
     items, marks = parts[0::2], parts[1::2]
     out: list[list[str]] = []
-    i = 0
-    while i < len(marks):
-        j = i
-        while j < len(marks) and (j == i or len(items[j].split()) <= 5) and not _ends_row(marks[j]):
-            j += 1
-        last = min(j + 1, len(items) - 1) if j < len(marks) else len(items) - 1
-        row = items[i : last + 1]
-        if len(row) >= 2 and all(row):
+    start = 0
+    for i, mark in enumerate(marks):
+        long = len(items[i + 1].split()) > 4  # such an item ends one row and may begin the next
+        if not (_ends_row(mark) or long or i == len(marks) - 1):
+            continue
+        row = items[start : i + 2]
+        if len(row) >= 2 and all(row) and (_ends_row(mark) or len(row) > 2):
             middle = max((len(r.split()) for r in row[1:-1]), default=0)
             out.append([_tail(row[0], middle), *row[1:-1], _head(row[-1], middle)])
-        i = max(j + 1, i + 1)
+        start = i + 1
     return [r for r in out if all(r)]
 
 

@@ -3,44 +3,28 @@
 One law: narrowing never admits a value that the tool's own schema refuses, and a slot with nothing to copy keeps the
 schema it had.
 
-A small model reads a request badly but picks well among what stands in it. So numbers are matched to numeric parameters by
-the words around them, lists are found whole, texts are offered as phrases to pick from, and optional parameters that the
-request does not mention are left out.
+A small model reads a request badly but picks well among a few things that stand in it. So numbers and names are
+matched to parameters by the words around them (`_match`), lists are found whole, other texts are offered as phrases to
+pick from, and optional parameters that the request does not mention are left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations
 from typing import Any
 
 from callgate.protocols import _ground as ground
+from callgate.protocols._match import Asked, kin, match_numbers, match_texts, text_score
 from callgate.protocols._schemas import ENGINES, Engine, bounded
 from callgate.types import Schema, ToolSpec
 
-WINDOW = 5
-"""Words on each side of a number that tell what it is."""
-MAX_ASSIGNED = 6
-"""Numbers that are matched to parameters in every possible way; beyond that, in their order."""
-CLEAR = 0.75
-"""A match that is better than the next by this much is not left to the model."""
+MAX_OFFERED = 24
+"""Phrases that the model picks from; the least fitting are not offered."""
 
-
-@dataclass(slots=True, frozen=True)
-class Request:
-    """A request, taken apart once."""
-
-    text: str
-    words: tuple[ground.Word, ...]
-    stems: frozenset[str]
-    numbers: tuple[ground.Number, ...]
-
-    @classmethod
-    def of(cls, text: str) -> Request:
-        """Take a request apart."""
-        return cls(text, tuple(ground.words(text)), frozenset(ground.content(text)), tuple(ground.numbers(text)))
+_EMPTY_NAMES = ground.word_set(
+    "includ is get show return enabl allow with has flag type option format list specific num"
+)
 
 
 def narrow(tool: ToolSpec, text: str, engine: Engine = ENGINES["llamacpp"]) -> dict[str, Any]:
@@ -48,27 +32,31 @@ def narrow(tool: ToolSpec, text: str, engine: Engine = ENGINES["llamacpp"]) -> d
     whole = bounded(tool.parameters, engine)
     if whole.get("type") != "object" or not whole["properties"]:
         return {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    request = Request.of(text)
-    originals: Mapping[str, Schema] = tool.parameters.get("properties") or {}
-    required = set(tool.parameters.get("required") or ())
-    numeric = _numeric_slots(whole["properties"], originals, required, request)
-    lists = _list_slots(whole["properties"], originals, required, request)
+    return _narrow_object(whole, tool.parameters, Asked.of(text))
+
+
+def _narrow_object(whole: Mapping[str, Any], original: Schema, asked: Asked) -> dict[str, Any]:
+    abouts: Mapping[str, Schema] = original.get("properties") or {}
+    required = set(original.get("required") or ())
+    properties: Mapping[str, Any] = whole["properties"]
+    lists = _list_slots(properties, abouts, required, asked)
+    numeric = _numeric_slots(properties, abouts, required, asked)
+    texts = _text_slots(properties, abouts, required, asked)
     made: dict[str, Any] = {}
-    for name, schema in whole["properties"].items():
-        about = originals.get(name) or {}
-        if name in numeric or name in lists:
-            made[name] = numeric.get(name) or lists[name]
-        elif name in required:
-            made[name] = _needed(name, schema, about, request)
-        elif (slot := _wanted(name, schema, about, request, tool)) is not None:
+    for name, schema in properties.items():
+        slot = lists.get(name) or numeric.get(name) or texts.get(name)
+        if slot is None and name in required:
+            slot = _needed(schema, abouts.get(name) or {}, asked)
+        elif slot is None:
+            slot = _wanted(name, schema, abouts.get(name) or {}, asked)
+        if slot is not None:
             made[name] = slot
     return {"type": "object", "properties": made, "required": list(made), "additionalProperties": False}
 
 
 def ungrounded(arguments: Mapping[str, Any], text: str) -> list[str]:
     """The names of arguments whose value does not stand in the request."""
-    request = Request.of(text)
-    known = {v for n in request.numbers for v in n.values}
+    known = {v for n in ground.numbers(text) for v in n.values}
     out = []
     for name, value in arguments.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -81,137 +69,59 @@ def ungrounded(arguments: Mapping[str, Any], text: str) -> list[str]:
 
 
 def _numeric_slots(
-    properties: Mapping[str, Any], originals: Mapping[str, Schema], required: set[str], request: Request
+    properties: Mapping[str, Any], abouts: Mapping[str, Schema], required: set[str], asked: Asked
 ) -> dict[str, Any]:
-    """The numeric parameters that take a number of the request."""
+    """The numeric parameters that take a number of the request: one, or where the words do not tell, one of several."""
     params = [n for n, s in properties.items() if s.get("type") in ("integer", "number") and "enum" not in s]
-    params.sort(key=lambda n: n not in required)
-    found = [n for n in request.numbers if not _in_list(n, originals, request)]
-    if not params or not found:
-        return {}
-    strong = [n for n in found if not n.weak]
-    needed = [p for p in params if p in required]
-    if len(strong) >= len(needed):
-        found = strong if strong else found
-    table = {
-        p: [_closeness(p, originals.get(p) or {}, n, i, k, request) for k, n in enumerate(found)]
-        for i, p in enumerate(params)
-    }
-    chosen = _assign(params, needed, found, table)
+    has_list = any(s.get("type") == "array" for s in properties.values())
+    chosen = match_numbers(params, required, abouts, asked, has_list=has_list)
     out: dict[str, Any] = {}
-    for name, k in chosen.items():
-        if name not in required and table[name][k] < 1:
-            continue
-        out[name] = _fixed_number(found[k], properties[name], originals.get(name) or {})
-    return {k: v for k, v in out.items() if v is not None}
+    for name, candidates in chosen.items():
+        values = [
+            v for n in candidates if (v := _number_value(n, properties[name], abouts.get(name) or {})) is not None
+        ]
+        if values:
+            out[name] = {"type": properties[name]["type"], "enum": list(dict.fromkeys(values))}
+    return out
 
 
-def _in_list(number: ground.Number, originals: Mapping[str, Schema], request: Request) -> bool:
-    """Whether the number belongs to a list that some list parameter will take."""
-    if not any((s or {}).get("type") == "array" for s in originals.values()):
-        return False
-    return any(number.value in one and len(one) > 1 for one in ground.number_lists(request.text))
-
-
-def _closeness(name: str, about: Schema, number: ground.Number, order: int, place: int, request: Request) -> float:
-    """How well the words around a number fit a parameter."""
-    by_name = ground.content(name)
-    by_words = ground.content(str(about.get("description", ""))) - by_name
-    at = next((i for i, w in enumerate(request.words) if w.end > number.start), 0)
-    score = 0.0
-    for distance in range(1, WINDOW + 1):
-        for side, i in ((1.0, at - distance), (0.9, at + distance)):
-            if not 0 <= i < len(request.words):
-                continue
-            near = request.words[i].stem
-            if near in by_name or any(_kin(near, b) for b in by_name):
-                score += 3 * side / distance**0.7
-            elif near in by_words:
-                score += 1.2 * side / distance**0.7
-    text = request.text[max(0, number.start - len(name) - 4) : number.start].lower()
-    if re.search(rf"\b{re.escape(name.lower())}\s*(?:=|:|is|of)?\s*$", text):
-        score += 4
-    if about.get("type") == "integer" and not isinstance(number.value, int):
-        score -= 2
-    year = isinstance(number.value, int) and 1000 <= number.value <= 2100
-    if "year" in by_name:
-        score += 2 if year else -1
-    return score + (0.3 if order == place else 0.0)
-
-
-def _kin(a: str, b: str) -> bool:
-    return min(len(a), len(b)) >= 4 and (a.startswith(b[:5]) and b.startswith(a[:5]))
-
-
-def _assign(
-    params: Sequence[str], needed: Sequence[str], found: Sequence[ground.Number], table: Mapping[str, Sequence[float]]
-) -> dict[str, int]:
-    """The best match of required parameters to numbers as a whole; then the optional ones take what is left."""
-    places = range(len(found))
-    chosen: dict[str, int] = {}
-    if needed and len(found) >= len(needed) and len(found) <= MAX_ASSIGNED and len(needed) <= MAX_ASSIGNED:
-        best = max(permutations(places, len(needed)), key=lambda order: _total(needed, order, table))
-        chosen = dict(zip(needed, best, strict=True))
-    elif needed:
-        chosen = {p: min(i, len(found) - 1) for i, p in enumerate(needed[: len(found)])}
-    left = [k for k in places if k not in chosen.values()]
-    for name in params:
-        if name in chosen or not left or name in needed:
-            continue
-        best_one = max(left, key=lambda k: table[name][k])
-        if table[name][best_one] >= 1:
-            chosen[name] = best_one
-            left.remove(best_one)
-    return chosen
-
-
-def _total(needed: Sequence[str], order: Sequence[int], table: Mapping[str, Sequence[float]]) -> float:
-    rising = sum(a < b for a, b in zip(order, order[1:], strict=False))
-    return sum(table[p][k] for p, k in zip(needed, order, strict=True)) + 0.25 * rising - 0.05 * sum(order)
-
-
-def _fixed_number(number: ground.Number, schema: Mapping[str, Any], about: Schema) -> dict[str, Any] | None:
+def _number_value(number: ground.Number, schema: Mapping[str, Any], about: Schema) -> float | int | None:
+    """The value of a number for a parameter: 5% is 5 or 0.05, whichever its description wants."""
     values = list(number.values)
     words = str(about.get("description", "")).lower()
-    if number.other is not None and number.other == number.value / 100 and _wants_fraction(about, words):
-        values.reverse()
     if number.other is not None and "million" in words:
         values.sort()
-    kept = [v for v in values if schema["type"] == "number" or isinstance(v, int)]
-    kept = [v for v in kept if _in_range(v, schema)]
-    if not kept:
-        return None
-    return {"type": schema["type"], "enum": kept[:1]}
+    elif number.other is not None and number.percent and _wants_fraction(about, words):
+        values.reverse()
+    fitting = [v for v in values if schema["type"] == "number" or isinstance(v, int)]
+    fitting = [v for v in fitting if schema.get("minimum", v) <= v <= schema.get("maximum", v)]
+    return fitting[0] if fitting else None
 
 
 def _wants_fraction(about: Schema, words: str) -> bool:
-    if "percent" in words or "%" in words:
-        return False
-    return about.get("type") in ("number", "float") and ("rate" in words or "decimal" in words or "probab" in words)
-
-
-def _in_range(value: float, schema: Mapping[str, Any]) -> bool:
-    return not (value < schema.get("minimum", value) or value > schema.get("maximum", value))
+    if re.search(r"decimal|fraction|\b0\.\d", words):
+        return True
+    return about.get("type") == "number" and "percent" not in words and "%" not in words
 
 
 # --- lists --------------------------------------------------------------------------------------------------------
 
 
 def _list_slots(
-    properties: Mapping[str, Any], originals: Mapping[str, Schema], required: set[str], request: Request
+    properties: Mapping[str, Any], abouts: Mapping[str, Schema], required: set[str], asked: Asked
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for kind, lists in (("number", ground.number_lists(request.text)), ("text", ground.text_lists(request.text))):
+    for kind, lists in (("number", ground.number_lists(asked.text)), ("text", ground.text_lists(asked.text))):
         params = [n for n, s in properties.items() if s.get("type") == "array" and _item_kind(s) == kind]
-        params = [n for n in params if n in required or _mentioned(n, originals.get(n) or {}, request)]
+        params = [n for n in params if n in required or _mentioned(n, asked)]
         left: list[list[Any]] = list(lists)
         for name in params:
             fitting = [one for one in left if _list_fits(one, properties[name])]
             if not fitting:
                 continue
-            best = fitting[0] if kind == "number" or len(fitting) == 1 else max(fitting, key=len)
+            best = fitting[0] if kind == "number" or len(params) > 1 else max(fitting, key=len)
             left.remove(best)
-            out[name] = _fixed_list(best, properties[name])
+            out[name] = {"type": "array", "enum": [[_as_item(v, properties[name]) for v in best]]}
     return out
 
 
@@ -221,84 +131,139 @@ def _item_kind(schema: Mapping[str, Any]) -> str:
 
 
 def _list_fits(one: Sequence[Any], schema: Mapping[str, Any]) -> bool:
-    items = schema["items"]
     if not schema.get("minItems", 0) <= len(one) <= schema.get("maxItems", len(one)):
         return False
-    if "enum" in items:
-        return all(_same(v, items["enum"]) is not None for v in one)
-    return all(not (items["type"] == "integer" and not isinstance(v, int)) for v in one)
+    if schema["items"]["type"] == "integer" and not all(isinstance(v, int) for v in one):
+        return False
+    return all(_as_item(v, schema) is not None for v in one)
 
 
-def _fixed_list(one: Sequence[Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An array of exactly these items, in their order, as far as a schema can say it."""
-    return {"type": "array", "enum": [list(one)], **({"items": schema["items"]} if "items" in schema else {})}
+def _as_item(value: Any, schema: Mapping[str, Any]) -> Any:
+    options = schema["items"].get("enum")
+    if options is None:
+        return value
+    return next((o for o in options if ground.stem(str(o)) == ground.stem(str(value))), None)
 
 
-def _same(value: Any, options: Sequence[Any]) -> Any:
-    return next((o for o in options if str(o).lower() == str(value).lower()), None)
+# --- texts --------------------------------------------------------------------------------------------------------
 
 
-# --- texts, choices, flags ----------------------------------------------------------------------------------------
+def _text_slots(
+    properties: Mapping[str, Any], abouts: Mapping[str, Schema], required: set[str], asked: Asked
+) -> dict[str, Any]:
+    """The required texts: one phrase where the words around it tell, else some to pick from, the most fitting first."""
+    params = []
+    out: dict[str, Any] = {}
+    for name, schema in properties.items():
+        about = abouts.get(name) or {}
+        if name not in required or schema.get("type") != "string" or "enum" in schema or "format" in schema:
+            continue
+        if wants_expression(name, about) and (expression := ground.expression(asked.text)):
+            out[name] = {"type": "string", "enum": [expression]}
+            continue
+        if named := _named_offers(name, about, asked):
+            out[name] = {"type": "string", "enum": named}
+        else:
+            params.append(name)
+    for name, spans in match_texts(params, abouts, asked).items():
+        values = [_written(s, abouts.get(name) or {}) for s in spans[:MAX_OFFERED]]
+        schema = properties[name]
+        low, high = schema.get("minLength", 0), schema.get("maxLength", 10_000)
+        if fitting := [v for v in dict.fromkeys(values) if low <= len(v) <= high]:
+            out[name] = {"type": "string", "enum": fitting}
+    return out
 
 
-def _needed(name: str, schema: Mapping[str, Any], about: Schema, request: Request) -> dict[str, Any]:
-    """A required argument: what the request offers for it, else the schema as it was."""
+def _named_offers(name: str, about: Schema, asked: Asked) -> list[str]:
+    """Those of the values that the description names that the request says; the most fitting alone if that is clear."""
+    if "languag" in ground.content(name) and not any(_value_named(v, asked) for v in offers(about)):
+        return [] if ground.names(asked.text) else ["English" if asked.text.isascii() else "Chinese"]
+    named = []
+    for value in offers(about):
+        if _value_named(value, asked):
+            at = asked.text.lower().find(ground.stem(value))
+            span = ground.Span(value, at, at + len(value), "phrase")
+            named.append((text_score(name, about, span, asked), value))
+    named.sort(key=lambda pair: -pair[0])
+    if len(named) > 1 and named[0][0] - named[1][0] >= 1:
+        return [named[0][1]]
+    return [value for _, value in named]
+
+
+def wants_expression(name: str, about: Schema) -> bool:
+    """Whether a parameter takes an arithmetic expression."""
+    words = f"{name} {about.get('description', '')}".lower()
+    return "expression" in words or "formula" in words or "算式" in words or "表达式" in words
+
+
+_FORMATS = (
+    (re.compile(r"YYYY-MM-DD", re.I), "{y:04d}-{m:02d}-{d:02d}"),
+    (re.compile(r"YYYY/MM/DD", re.I), "{y:04d}/{m:02d}/{d:02d}"),
+    (re.compile(r"MM-DD-YYYY", re.I), "{m:02d}-{d:02d}-{y:04d}"),
+    (re.compile(r"MM/DD/YYYY", re.I), "{m:02d}/{d:02d}/{y:04d}"),
+    (re.compile(r"DD-MM-YYYY", re.I), "{d:02d}-{m:02d}-{y:04d}"),
+    (re.compile(r"DD/MM/YYYY", re.I), "{d:02d}/{m:02d}/{y:04d}"),
+)
+
+
+def _written(span: ground.Span, about: Schema) -> str:
+    """A phrase as the parameter wants it written: a date in the form that its description names."""
+    if span.kind != "date":
+        return span.text
+    parts = ground.date_parts(span.text)
+    words = str(about.get("description", ""))
+    for pattern, form in _FORMATS:
+        if parts is not None and pattern.search(words):
+            year, month, day = parts
+            return form.format(y=year, m=month, d=day)
+    return span.text
+
+
+# --- choices, flags, the rest -------------------------------------------------------------------------------------
+
+
+def _needed(schema: Mapping[str, Any], about: Schema, asked: Asked) -> dict[str, Any]:
+    """A required argument that no word of the request decides."""
     if "enum" in schema:
-        named = [v for v in schema["enum"] if _value_named(v, request)]
+        named = [v for v in schema["enum"] if _value_named(v, asked)]
         return {**schema, "enum": named} if named else dict(schema)
-    if schema.get("type") == "string":
-        return _text(name, schema, about, request)
+    if schema.get("type") == "object" and schema.get("properties"):
+        return _narrow_object(schema, about, asked)
+    if schema.get("type") == "integer" and "week" in asked.stems and "day" in str(about.get("description", "")):
+        return {**schema, "enum": [7]}
+    if schema.get("type") == "integer" and "minimum" not in schema and "maximum" not in schema:
+        return {**schema, "minimum": -(10**9), "maximum": 10**9}
     return dict(schema)
 
 
-def _text(name: str, schema: Mapping[str, Any], about: Schema, request: Request) -> dict[str, Any]:
-    """A text: one of the values that the description names, if the request says it; else a phrase of the request."""
-    offered = [v for v in offers(about) if _value_named(v, request)]
-    phrases = ground.phrases(request.text)
-    kept = [p for p in dict.fromkeys([*offered, *phrases]) if _text_fits(p, schema)]
-    return {"type": "string", "enum": kept} if kept else dict(schema)
-
-
-def _text_fits(text: str, schema: Mapping[str, Any]) -> bool:
-    if "format" in schema or "pattern" in schema:
-        return False
-    return schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", len(text))
-
-
-def _wanted(
-    name: str, schema: Mapping[str, Any], about: Schema, request: Request, tool: ToolSpec
-) -> dict[str, Any] | None:
+def _wanted(name: str, schema: Mapping[str, Any], about: Schema, asked: Asked) -> dict[str, Any] | None:
     """An optional argument: only if the request mentions it, or one of the values that its description names."""
     if "enum" in schema:
-        named = [v for v in schema["enum"] if _value_named(v, request)]
+        named = [v for v in schema["enum"] if _value_named(v, asked)]
         return {**schema, "enum": named} if named else None
     match schema.get("type"):
         case "boolean":
-            return {"type": "boolean", "enum": [True]} if _mentioned(name, about, request) else None
+            return {"type": "boolean", "enum": [True]} if _mentioned(name, asked) else None
         case "string":
-            named = [v for v in offers(about) if _value_named(v, request) and v != about.get("default")]
+            named = [v for v in offers(about) if _value_named(v, asked) and v != about.get("default")]
+            if not named and "unit" in name.lower():
+                named = ground.unit_asked(asked.text)
             return {"type": "string", "enum": named[:1]} if named else None
         case _:
             return None
 
 
-_EMPTY_NAMES = ground.word_set(
-    """
-    includ is get show return enabl allow with has flag type option format list specific
-    """
-)
-
-
-def _mentioned(name: str, about: Schema, request: Request) -> bool:
+def _mentioned(name: str, asked: Asked) -> bool:
     """Whether the request says what the parameter is named for."""
     telling = ground.content(name) - _EMPTY_NAMES
-    return bool(telling) and any(t in request.stems or any(_kin(t, s) for s in request.stems) for t in telling)
+    return bool(telling) and any(t in asked.stems or any(kin(t, s) for s in asked.stems) for t in telling)
 
 
 _OFFER = re.compile(r"['\"‘“]([^'\"’”\n]{1,40})['\"’”]")
 _LISTED = re.compile(
-    r"(?:e\.g\.?,?|such as|like|can be|could be|either|options?(?: are| include)?:?|example:?|例如|如)\s*([^.()（）]{2,200})",
-    re.I,
+    r"(?:e\.g\.?,?|such as|like|can be|could be|either|options?(?: are| include)?:?|example:?|例如|如)"
+    r"\s*([^.()（）]{2,200})",
+    re.IGNORECASE,
 )
 
 
@@ -312,12 +277,14 @@ def offers(about: Schema) -> list[str]:
     return [v for v in dict.fromkeys(out) if v and len(v.split()) <= 3]
 
 
-def _value_named(value: Any, request: Request) -> bool:
+def _value_named(value: Any, asked: Asked) -> bool:
     """Whether a fixed value stands in the request, as a word or by its stem."""
-    text = str(value)
     if isinstance(value, bool):
         return False
+    text = str(value)
+    if match := re.fullmatch(r"(\d+)([A-Za-z])", text):  # 24h is said as "24 hour"
+        return re.search(rf"\b{match[1]}[\s-]?{match[2]}", asked.text, re.IGNORECASE) is not None
     parts = ground.content(text)
     if not parts:
-        return bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", request.text, re.I) is not None
-    return all(p in request.stems or any(_kin(p, s) for s in request.stems) for p in parts)
+        return bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", asked.text, re.IGNORECASE) is not None
+    return all(p in asked.stems or any(kin(p, s) for s in asked.stems) for p in parts)

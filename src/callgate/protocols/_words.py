@@ -132,7 +132,8 @@ WORKED: dict[Language, tuple[tuple[str, str], ...]] = {
     ),
     "zh": (
         (
-            "book_table: 预订餐桌\nrestaurant: 餐厅名称\npeople: 人数\ndate: 日期\n请求：请在小南国订一张四人桌，5月3日。",
+            "book_table: 预订餐桌\nrestaurant: 餐厅名称\npeople: 人数\ndate: 日期\n"
+            "请求：请在小南国订一张四人桌，5月3日。",
             '{"restaurant": "小南国", "people": 4, "date": "5月3日"}',
         ),
         (
