@@ -6,13 +6,15 @@ an error when the tool is made, never when it is called.
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from callgate.errors import ToolError
 from callgate.schema._explain import is_secret, pointer, show
@@ -252,6 +254,12 @@ def _default(parameter: inspect.Parameter, adapter: Any) -> tuple[Any, bool]:
 
 
 def _is_plain(annotation: Any) -> bool:
+    """Whether a value of this type is valid whenever it fits the schema: JSON's own types and what is made of them."""
+    origin = get_origin(annotation)
+    if origin in (list, dict, Union, UnionType, Sequence, Mapping):
+        return all(_is_plain(part) for part in get_args(annotation))
+    if origin is Literal or (inspect.isclass(annotation) and issubclass(annotation, enum.Enum)):
+        return True
     try:
         return annotation in PLAIN
     except TypeError:  # an annotation that cannot be compared

@@ -81,6 +81,8 @@ def scan(text: str) -> Any:
     object, depth looked at only where there are brackets enough.
     """
     try:
+        if len(text) > MAX_TEXT:
+            return SLOW
         flat = len(text) <= _SMALL and text.count("{") == 1
         value, end = (_SCAN_LAST if flat else _SCAN)(text, 0)
         if flat and text.count(":") != len(value):
