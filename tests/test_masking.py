@@ -116,6 +116,15 @@ def test_masking_twice_is_masking_once_and_json_stays_json(value: Any) -> None:
     assert masking.text(text) == text
 
 
+names = st.sampled_from(["Pass-Word", "api key", "X_API_KEY", "set.cookie", "client-Secret", "C V V", "user"])
+
+
+@given(st.recursive(json_values, lambda inner: st.dictionaries(names, inner), max_leaves=8))
+def test_what_is_of_no_concern_holds_no_secret(value: Any) -> None:
+    if not masking.may_concern(json.dumps(value)):
+        assert masking.value(value) == value
+
+
 def test_long_texts_cost_little() -> None:
     text = "lorem ipsum dolor sit amet " * 40_000
     begun = time.process_time()

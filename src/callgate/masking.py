@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from callgate.errors import ConfigError
@@ -28,6 +29,7 @@ NAMES: frozenset[str] = frozenset(
 """Field names that hold secrets, lower case, without separators. `token` alone is not among them: pages have them."""
 
 _SEPARATORS = re.compile(r"[\s_.\-]+")
+_BARE = {ord(c): None for c in " \t_.-"}
 
 _NAMED = r"(?:\b|_)(?:password|passwd|pwd|secret|api[_\-]?key|access[_\-]?token|auth[_\-]?token)"
 _VALUE = r"(?!\[masked\])[^\s\"'&,;\\{}\[\]()<>]{3,}"
@@ -103,6 +105,14 @@ class Masking:
                 text = look.pattern.sub(_keep_front, text)
         return text
 
+    def may_concern(self, text: str) -> bool:
+        """Whether JSON with this text may hold a secret at all; mostly it does not, and this is quick."""
+        lower = text.lower()
+        if any(not look.hints or any(hint in lower for hint in look.hints) for look in self.looks):
+            return True
+        bare = lower.translate(_BARE)
+        return any(name in bare for name in _least(self.names))
+
     def value(self, value: Any) -> Any:
         """JSON with its secrets masked; the very same object where there is none."""
         if isinstance(value, str):
@@ -135,6 +145,12 @@ def _keep_front(match: re.Match[str]) -> str:
 
 def _plain_name(name: str) -> str:
     return _SEPARATORS.sub("", name).lower()
+
+
+@cache
+def _least(names: frozenset[str]) -> tuple[str, ...]:
+    """Those of which no other one is a part: where none of them stands, none of all does."""
+    return tuple(n for n in names if not any(other in n for other in names if other != n))
 
 
 def is_masked(value: Any) -> bool:

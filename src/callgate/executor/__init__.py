@@ -219,7 +219,10 @@ class _Batch:
         specs = {spec.name: spec for spec in self._executor.toolbox.specs}
         results: list[Timed] = []
         for batch in plan(calls, specs):
-            results += await asyncio.gather(*(self._in_room(call) for call in batch))
+            if len(batch) == 1:
+                results.append(await self._one(batch[0]))
+            else:
+                results += await asyncio.gather(*(self._in_room(call) for call in batch))
         return results
 
     async def _in_room(self, call: ToolCall) -> Timed:

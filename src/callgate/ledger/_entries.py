@@ -22,6 +22,8 @@ from callgate.masking import Masking
 from callgate.results import to_json
 from callgate.types import Entry, ToolCall, ToolResult
 
+_encode = json.JSONEncoder(allow_nan=False).encode
+
 VERSION = 1
 """The shape that entries are written in today."""
 
@@ -161,23 +163,25 @@ def to_line(entry: Entry, masking: Masking) -> Line:
     data, text = _masked_json(entry.data, masking)
     if len(text) > MAX_ENTRY:
         data = _cut(entry, data, len(text))
-        text = json.dumps(data, allow_nan=False)
+        text = _encode(data)
     return Line(entry.kind, entry.version, data, text)
 
 
 def _masked_json(data: Mapping[str, Any], masking: Masking) -> tuple[Mapping[str, Any], str]:
     """The data without secrets, and its JSON; what JSON cannot hold is made plain first."""
     try:
+        text = _encode(data)
+    except (TypeError, ValueError, RecursionError):
+        data = to_json(data)
+        text = _encode(data)
+    if not masking.may_concern(text):
+        return data, text
+    try:
         masked = masking.value(data)
-        return masked, json.dumps(masked, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        pass
-    try:  # nested too deeply to be gone through, but JSON
-        text = masking.text(json.dumps(dict(data), allow_nan=False))
+        return masked, _encode(masked)
+    except RecursionError:  # nested too deeply to be gone through; JSON with a masked text stays JSON
+        text = masking.text(text)
         return json.loads(text), text
-    except (TypeError, ValueError, RecursionError):
-        plain = masking.value(to_json(data))
-        return plain, json.dumps(plain, allow_nan=False)
 
 
 def _cut(entry: Entry, data: Mapping[str, Any], size: int) -> Mapping[str, Any]:
