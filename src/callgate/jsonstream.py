@@ -129,7 +129,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_scan_once = json.scanner.make_scanner(json.JSONDecoder(parse_constant=_refuse_constant))
+_scan_once = json.scanner.make_scanner(json.JSONDecoder(parse_constant=_refuse_constant))  # type: ignore[arg-type]
 _SPACE: Final = " \t\n\r"
 DECODE_ERRORS: Final = (ValueError, RecursionError)
 """What `load` raises: not JSON, an integer of more digits than Python reads, nested too deeply."""

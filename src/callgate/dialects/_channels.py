@@ -110,13 +110,6 @@ def _states(channels: Channels | None) -> tuple[State, State]:
 
 def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Parse[None]:
     """Functionary 3.2: `NAME` and a line's end; code for `python`, an object for the rest, text for `all`."""
-    if isinstance(channels.payload, JsonArgs) and (yield from peek(r)) == "<":
-        which = yield from look(r, r.marks(tuple(_TAGGED_BODIES)))
-        if which >= 0:  # the same frame around tags: Glimmer, Beam
-            r.become(tuple(_TAGGED_BODIES.values())[which])
-            channels = r.dialect.channels or channels
-            if channels.marked:
-                return
     spec = Calls(channels.payload, open=channels.start)
     if name in channels.to_text:
         r.commit(hold)
@@ -152,6 +145,13 @@ def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
     if channels.marked:
         r.state = r.plan.text
         return
+    if isinstance(channels.payload, JsonArgs) and (yield from peek(r)) == "<":
+        which = yield from look(r, r.marks(tuple(_TAGGED_BODIES)))
+        if which >= 0:  # the same frame around tags: Glimmer, Beam
+            r.become(tuple(_TAGGED_BODIES.values())[which])
+            channels = r.dialect.channels or channels
+            if channels.marked:
+                return
     spec = Calls(channels.payload, close=channels.end, open=channels.start, closed_by_end=True)
     r.open_call(name)
     try:
