@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Any
 
 from callgate.errors import ConfigError
@@ -85,6 +84,16 @@ class Masking:
 
     names: frozenset[str] = NAMES
     looks: tuple[_Look, ...] = _BUILT_IN
+    _hints: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """All hints; "" where something is always looked for."""
+    _names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """The names of which no other one is a part."""
+
+    def __post_init__(self) -> None:
+        hints = dict.fromkeys(hint for look in self.looks for hint in look.hints or ("",))
+        least = tuple(n for n in self.names if not any(other in n for other in self.names if other != n))
+        object.__setattr__(self, "_hints", tuple(hints))
+        object.__setattr__(self, "_names", least)
 
     @classmethod
     def of(cls, names: Iterable[str] = (), patterns: Iterable[str] = ()) -> Masking:
@@ -108,10 +117,14 @@ class Masking:
     def may_concern(self, text: str) -> bool:
         """Whether JSON with this text may hold a secret at all; mostly it does not, and this is quick."""
         lower = text.lower()
-        if any(not look.hints or any(hint in lower for hint in look.hints) for look in self.looks):
-            return True
+        for hint in self._hints:  # plain loops: this is done for every entry of the ledger
+            if hint in lower:
+                return True
         bare = lower.translate(_BARE)
-        return any(name in bare for name in _least(self.names))
+        for name in self._names:  # noqa: SIM110
+            if name in bare:
+                return True
+        return False
 
     def value(self, value: Any) -> Any:
         """JSON with its secrets masked; the very same object where there is none."""
@@ -145,12 +158,6 @@ def _keep_front(match: re.Match[str]) -> str:
 
 def _plain_name(name: str) -> str:
     return _SEPARATORS.sub("", name).lower()
-
-
-@cache
-def _least(names: frozenset[str]) -> tuple[str, ...]:
-    """Those of which no other one is a part: where none of them stands, none of all does."""
-    return tuple(n for n in names if not any(other in n for other in names if other != n))
 
 
 def is_masked(value: Any) -> bool:
