@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from callgate import read
 from callgate.errors import ConfigError
 from callgate.formats import ollama as api
-from callgate.types import BadCall, CallDelta, Message, Request, ToolCall, ToolSpec
+from callgate.types import BadCall, CallDelta, Message, Request, TextDelta, ToolCall, ToolSpec
 from callgate.wire import Record
 
 
@@ -191,3 +193,17 @@ def test_tool_choice_none_offers_no_tools() -> None:
 def test_what_ollama_cannot_do_is_refused_in_words(request_: Request, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         api.build(request_, "m")
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+@settings(deadline=None)
+@given(model=TEXTS, text=TEXTS, role=st.sampled_from(["assistant", "user"]), spaced=st.booleans())
+def test_the_short_way_is_the_long_way(model: str, text: str, role: str, spaced: bool) -> None:
+    """A record that is read by a pattern gives what a parser gives."""
+    message = {"role": role, "content": text}
+    value = {"model": model, "created_at": "2026", "message": message, "done": False}
+    for escaped in (True, False):
+        data = json.dumps(value, separators=None if spaced else (",", ":"), ensure_ascii=escaped)
+        assert api.Loader().feed(Record(data)) == api.Loader().take(json.loads(data)) == [TextDelta(text)] * bool(text)

@@ -47,33 +47,34 @@ class _Buffer:
     def whole(self, chunk: bytes) -> bytes:
         """Everything up to the last line end that has come, that end included; the rest is kept."""
         end = chunk.rfind(b"\n") + 1
+        pieces = self._pieces
         if not end:
-            if chunk:
-                self._keep(chunk)
+            pieces.append(chunk)
+            self._size += len(chunk)
+            if self._size > self.limit:
+                self._refuse()
             return b""
-        rest = chunk[end:]
-        if rest:
-            chunk = chunk[:end]
-        if self._pieces:
-            self._pieces.append(chunk)
-            chunk = b"".join(self._pieces)
-            self._pieces.clear()
+        rest = b""
+        if end < len(chunk):
+            rest, chunk = chunk[end:], chunk[:end]
+        if pieces:
+            pieces.append(chunk)
+            chunk = b"".join(pieces)
+            pieces.clear()
             self._size = 0
         if rest:
-            self._keep(rest)
+            pieces.append(rest)
+            self._size = len(rest)
+            if self._size > self.limit:
+                self._refuse()
         if self._start:
             self._start = False
             if chunk.startswith(_BOM):
                 chunk = chunk[3:]
         return chunk
 
-    def _keep(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > self.limit:
-            raise LimitExceeded(
-                f"wire: a line is longer than MAX_RECORD = {self.limit} bytes; the server never ends it"
-            )
-        self._pieces.append(piece)
+    def _refuse(self) -> None:
+        raise LimitExceeded(f"wire: a line is longer than MAX_RECORD = {self.limit} bytes; the server never ends it")
 
     def rest(self) -> bytes:
         """The last line, which no line end followed."""
@@ -93,6 +94,9 @@ class NDJSON:
         whole = self._buffer.whole(chunk)
         if not whole:
             return []
+        if whole.find(b"\n") == len(whole) - 1 <= self._buffer.limit:  # one line, as most servers flush
+            text = whole[:-1].decode("utf-8", "replace")
+            return [_new(Record, (text, "", False))] if text and not text.isspace() else []
         out = [
             _new(Record, (line.decode("utf-8", "replace"), "", False))
             for line in whole.split(b"\n")

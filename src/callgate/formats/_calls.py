@@ -199,9 +199,10 @@ class Calls:
         call, fragment = self._by_index.get(index), function.get("arguments")
         if call is None or call.sent < 1 or call.whole or type(fragment) is not str or not fragment:
             return None
-        call.add(fragment)
-        if call.size > MAX_ARGUMENTS:
+        if call.size + len(fragment) > MAX_ARGUMENTS:
             return None
+        call.size += len(fragment)
+        call.fragments.append(fragment)
         call.sent = len(call.fragments)
         return CallDelta(call.number, None, None, fragment)
 

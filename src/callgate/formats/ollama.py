@@ -6,6 +6,7 @@ objects already: they are never glued, and two in the same place of two records 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from callgate.errors import ConfigError
 from callgate.formats._calls import Calls, arguments
 from callgate.formats._ends import error_text, reason_of, usage_of
-from callgate.formats._json import parser
+from callgate.formats._json import parse, parser
 from callgate.types import (
     SOUND,
     BadCall,
@@ -32,6 +33,12 @@ from callgate.wire import NDJSON, Record
 
 framing = NDJSON
 
+_PLAIN = re.compile(
+    r'\{"model":"[^"\\\x00-\x1f]*","created_at":"[^"\\\x00-\x1f]*",'
+    r'"message":\{"role":"assistant","content":"([^"\\\x00-\x1f]+)"\},"done":false\}'
+).fullmatch
+"""The record that nearly every one is, to the byte as Ollama writes it: its text, without a parser. Anything else, also
+an escaped character in the text, takes the long way."""
 _USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
 
 
@@ -55,8 +62,17 @@ class Loader:
 
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""
+        if found := _PLAIN(record.data):
+            return [TextDelta(found[1])]
         try:
             value = self._parse(record.data)
+        except ValueError:
+            return self._hard(record)
+        return self.take(value, record.event)
+
+    def _hard(self, record: Record) -> list[Delta]:
+        try:
+            value = parse(record.data)
         except (ValueError, RecursionError):
             if record.cut:
                 self._problems.append("the stream was cut inside a record")
@@ -72,16 +88,22 @@ class Loader:
             return []
         if event == "error" or value.get("error"):
             self._error = self._error or error_text(value)
-        out: list[Delta] = []
         message = value.get("message")
         if not isinstance(message, dict):
             message = {"content": value.get("response"), "thinking": value.get("thinking")}  # /api/generate
-        if (text := message.get("thinking")) and isinstance(text, str):
-            out.append(ReasoningDelta(text))
-        if (text := message.get("content")) and isinstance(text, str):
-            out.append(TextDelta(text))
-        if (calls := message.get("tool_calls")) and isinstance(calls, list):
-            out += self._calls.feed(calls, whole=True)
+        content = message.get("content")
+        out: list[Delta] = []
+        if (
+            len(message) != 2 or "role" not in message or content is None
+        ):  # nearly every message has role and content, no more
+            if (text := message.get("thinking")) and isinstance(text, str):
+                out.append(ReasoningDelta(text))
+            if content and isinstance(content, str):
+                out.append(TextDelta(content))
+            if (calls := message.get("tool_calls")) and isinstance(calls, list):
+                out += self._calls.feed(calls, whole=True)
+        elif content and isinstance(content, str):
+            out.append(TextDelta(content))
         if value.get("done") is True:
             self._done = True
             self._raw = value.get("done_reason") or self._raw

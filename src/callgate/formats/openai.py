@@ -10,7 +10,7 @@ from typing import Any
 
 from callgate.formats._calls import Calls
 from callgate.formats._ends import error_text, reason_of, usage_of
-from callgate.formats._json import parser
+from callgate.formats._json import parse, parser
 from callgate.formats._openai_out import DEFAULT, Dumper, Quirks, build, dump_whole
 from callgate.types import SOUND, Delta, Finish, FinishReason, ReasoningDelta, TextDelta, ToolCall, Usage
 from callgate.wire import SSE, Record
@@ -60,6 +60,13 @@ class Loader:
         """The deltas of one record."""
         try:
             value = self._parse(record.data)
+        except ValueError:
+            return self._hard(record)
+        return self.take(value, record.event)
+
+    def _hard(self, record: Record) -> list[Delta]:
+        try:
+            value = parse(record.data)
         except (ValueError, RecursionError):
             return self._unreadable(record)
         return self.take(value, record.event)
