@@ -17,6 +17,7 @@ from callgate.agent import Agent, RunResult, Stream
 from callgate.apps.tui import View, arguments_text, one_line
 from callgate.policy import Answer
 from callgate.run import Pending
+from callgate.types import ToolCall
 
 TICK = 0.1
 """Seconds between two drawings of the live line."""
@@ -72,11 +73,11 @@ def asker(mode: str, view: View) -> Callable[..., Any] | None:
     """Who decides about a call: `--approve yes` and `no` answer themselves, `ask` asks here if a person is there."""
     if mode != "ask":
         answer = Answer(allow=mode == "yes", by="--approve")
-        return lambda *_: answer
+        return lambda _: answer
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
 
-    async def ask(pending: Pending) -> Answer:
+    async def ask(_: ToolCall, pending: Pending) -> Answer:
         view.pause()
         return await asyncio.to_thread(_question, pending)
 

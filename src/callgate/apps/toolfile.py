@@ -85,7 +85,7 @@ def _where(error: BaseException, file: Path) -> str:
     lines = []
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(file):
+        if Path(trace.tb_frame.f_code.co_filename).resolve() == file.resolve():
             lines.append(trace.tb_lineno)
         trace = trace.tb_next
     return f"line {lines[-1]}: " if lines else ""

@@ -169,7 +169,8 @@ class Lines:
                 return f"calling {printable(event.name)}"
             case e.RunFinished():
                 text = printable(event.text) + "\n" if event.text and self._answer else ""
-                return text + self._clock.summary(event, now) + (f": {printable(event.error)}" if event.error else "")
+                error = f"error: {printable(event.error)}\n" if event.error else ""
+                return text + error + self._clock.summary(event, now)
             case _:
                 return told(event)
 
@@ -355,12 +356,11 @@ class Terminal:
 
     def _finished(self, event: e.RunFinished, now: float) -> None:
         self._end_block()
-        good = event.reason in {"answered", "waiting"}
-        text = self._clock.summary(event, now)
-        if event.error:
-            text += f": {printable(event.error)}"
         self._running.clear()
-        self._line("✓" if good else "✗", text, "good" if good else "bad")
+        if event.error:
+            self._line("✗", printable(event.error), "bad")
+        good = event.reason in {"answered", "waiting"}
+        self._line("✓" if good else "✗", self._clock.summary(event, now), "good" if good else "bad")
 
     # --- rule 2: the block being written
 

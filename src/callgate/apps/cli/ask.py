@@ -43,7 +43,7 @@ def command(prompt: tuple[str, ...], records: bool, **values: Any) -> None:
     result = asyncio.run(session.once(agent, stream, view))
     if quiet and result.text:
         click.echo(result.text)
-    sys.exit(status_of(result, told=isinstance(view, tui.Terminal)))
+    sys.exit(status_of(result, told=not records))
 
 
 def status_of(result: RunResult, *, told: bool = False) -> int:
