@@ -51,7 +51,7 @@ class Asking:
         self.protocol = run.config.protocol
         self.requests = 0
         self.usage: dict[str, int] = {}
-        self._context = Context(run.config.context)
+        self._context = Context(run.config.context, summarize=run.config.summarize)
         self._generator: Turn | None = None
         self._query: Query | None = None
         self._score: Score | None = None
@@ -75,7 +75,7 @@ class Asking:
         """The next turn begins, or the same one once more."""
         config = self._config
         fitted, dropped = self._context.fit(self._run.history)
-        if dropped and config.summarize and self._context.needs_summary(dropped):
+        if dropped and config.summarize:
             self._summarizing = True
             self._generator = summary_turn(self._context.to_sum_up(dropped), config.options)
             return self._advance(None)

@@ -27,41 +27,49 @@ INSTRUCTIONS = (
 class Context:
     """The budget of a run's requests, and the summary of what is left out."""
 
-    def __init__(self, budget: int | None) -> None:
+    def __init__(self, budget: int | None, *, summarize: bool = False) -> None:
         self._budget = budget
-        self._summary = ""
-        self._covered = 0
-        self._covering = 0
+        self._summarize = summarize
+        self._summary: str | None = None
+        self._covered: set[int] = set()
+        """Which messages the summary stands for, by identity: histories only grow."""
 
     def fit(self, history: History) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-        """What is sent, and what is left out."""
+        """What is sent, and what is left out that no summary covers yet."""
         if self._budget is None:
             return history.messages, ()
-        room = max(self._budget - SUMMARY_TOKENS, self._budget // 2) if self._summary else self._budget
-        fitted, dropped = history.fit(room)
-        if not dropped or not self._summary:
-            return fitted.messages, dropped
-        note = Message("user", f"[Summary of the earlier conversation]\n{self._summary}")
-        first = next((i for i, m in enumerate(fitted.messages) if m.role != "system"), len(fitted.messages))
-        return (*fitted.messages[:first], note, *fitted.messages[first:]), dropped
+        if self._summary is None:
+            target = self._budget
+        else:
+            rest = History(tuple(m for m in history.messages if id(m) not in self._covered))
+            target = max(self._budget - SUMMARY_TOKENS, self._budget // 2)
+            if sum(tokens(m) for m in rest.messages) <= target:
+                return self._with_summary(rest), ()
+            history = rest
+        fitted, dropped = history.fit(target)
+        if dropped and self._summarize:  # more at once, so that not every turn needs a summary
+            fitted, dropped = history.fit(int(target * SHRUNK))
+        return self._with_summary(fitted), dropped
 
-    def needs_summary(self, dropped: Sequence[Message]) -> bool:
-        """Whether something is left out that no summary covers."""
-        return len(dropped) > self._covered
+    def _with_summary(self, history: History) -> tuple[Message, ...]:
+        if not self._summary:
+            return history.messages
+        note = Message("user", f"[Summary of the earlier conversation]\n{self._summary}")
+        first = next((i for i, m in enumerate(history.messages) if m.role != "system"), len(history.messages))
+        return (*history.messages[:first], note, *history.messages[first:])
 
     def to_sum_up(self, dropped: Sequence[Message]) -> str:
         """What the next summary is made of: the last one, and what is left out since."""
-        self._covering = len(dropped)
+        self._covered |= {id(m) for m in dropped}
         told = [f"Earlier summary: {self._summary}"] if self._summary else []
-        for message in dropped[self._covered :]:
+        for message in dropped:
             calls = "".join(f" [calls {c.name} {c.arguments}]" for c in message.calls)
             told.append(f"{message.role}{f' {message.name}' if message.name else ''}: {message.text[:TOLD]}{calls}")
         return "\n".join(told)
 
     def keep_summary(self, text: str) -> bool:
         """Takes the model's summary. Whatever came, it is not asked for a second time."""
-        self._covered = self._covering
-        self._summary = text.strip()[: SUMMARY_TOKENS * 8] or self._summary
+        self._summary = text.strip()[: SUMMARY_TOKENS * 8] or self._summary or ""
         return bool(text.strip())
 
     def shrink(self, history: History) -> bool:
