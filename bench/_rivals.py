@@ -38,8 +38,8 @@ TOOL = {
 }
 
 
-def get_weather(city: str, days: int, units: str, note: str) -> str:
-    """The weather of a city."""
+async def get_weather(city: str, days: int, units: str, note: str) -> str:
+    """The weather of a city; async, so that nobody pays for a thread."""
     return ANSWER
 
 
@@ -142,19 +142,19 @@ class Bare:
             text, calls = await self._turn(messages)
             if not calls:
                 return text
-            _answered(messages, text, calls)
+            await _answered(messages, text, calls)
 
     async def close(self) -> None:
         await self.session.close()
 
 
-def _answered(messages: list[Any], text: str, calls: list[dict[str, Any]]) -> None:
+async def _answered(messages: list[Any], text: str, calls: list[dict[str, Any]]) -> None:
     asked = [
         {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in calls
     ]
     messages.append({"role": "assistant", "content": text or None, "tool_calls": asked})
     for call in calls:
-        content = get_weather(**json.loads(call["arguments"]))
+        content = await get_weather(**json.loads(call["arguments"]))
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 
 
@@ -186,7 +186,7 @@ class OpenAIPackage:
                     calls[-1]["arguments"] += part.function.arguments or ""
             if not calls:
                 return text
-            _answered(messages, text, calls)
+            await _answered(messages, text, calls)
 
     async def close(self) -> None:
         await self.client.close()

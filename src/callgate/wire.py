@@ -154,19 +154,21 @@ class SSE:
         if not whole:
             return []
         out: list[Record] = []
-        at = self._plain(whole, out) if self._between and self._begun else 0
-        if at < len(whole):
-            lines = whole[at:].split(b"\n") if at else whole.split(b"\n")
-            lines.pop()  # what follows the last line end: nothing
-            for line in lines:
-                self._line(line, out)
+        at, size = 0, len(whole)
+        while at < size:
+            if self._between and self._begun:
+                at = self._plain(whole, at, out)
+                if at == size:
+                    break
+            end = whole.find(b"\n", at)
+            self._line(whole[at:end], out)
+            at = end + 1
         if len(whole) > self._limit:
             _check(out, self._limit)
         return out
 
-    def _plain(self, whole: bytes, out: list[Record]) -> int:
+    def _plain(self, whole: bytes, at: int, out: list[Record]) -> int:
         """The events of one data line, which nearly all are, at the speed of `find`; where another one begins."""
-        at = 0
         while whole.startswith(b"data: ", at):
             end = whole.find(b"\n", at + 6)
             if not whole.startswith(b"\n", end + 1):
