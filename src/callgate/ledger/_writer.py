@@ -23,6 +23,9 @@ IDLE_SECONDS = 2.0
 MAX_GROUP = 512
 """Tasks of one transaction: a group this large already costs little a task, and more would make the first one wait."""
 
+WAKE_AT_ONCE = 16
+"""Waiting tasks that are woken in one round of a loop: each goes on for a fraction of a millisecond."""
+
 Ask: TypeAlias = "Callable[[str, Sequence[Any]], list[Any]]"
 """Runs one statement with its parameters and gives back its rows."""
 
@@ -100,19 +103,21 @@ class Writer:
 
 
 def _tell(group: list[Task]) -> None:
-    """Wakes the waiting tasks, with one call a loop."""
+    """Wakes the waiting tasks, a few in each round of their loop: hundreds at once would keep it from anything else."""
     loops: dict[asyncio.AbstractEventLoop, list[Task]] = {}
     for task in group:
         loops.setdefault(task.future.get_loop(), []).append(task)
     for loop, tasks in loops.items():
         try:
-            loop.call_soon_threadsafe(_finish, tasks)
+            loop.call_soon_threadsafe(_finish, loop, tasks)
         except RuntimeError:  # the loop was closed; nobody waits any more
             continue
 
 
-def _finish(tasks: list[Task]) -> None:
-    for task in tasks:
+def _finish(loop: asyncio.AbstractEventLoop, tasks: list[Task]) -> None:
+    if len(tasks) > WAKE_AT_ONCE:
+        loop.call_soon(_finish, loop, tasks[WAKE_AT_ONCE:])
+    for task in tasks[:WAKE_AT_ONCE]:
         if task.future.done():  # its waiter was cancelled
             continue
         if task.error is not None:

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 from callgate.errors import LedgerError, RunBusy
 from callgate.ledger import _owners
 from callgate.ledger._entries import Lease, Line, Pruned, Report, RunInfo, Write, digest, from_text, to_line
-from callgate.ledger._folding import Fold, answering, check_run, is_prunable, pick_prunable
+from callgate.ledger._folding import Fold, Row, answering, check_run, is_prunable, pick_prunable
 from callgate.masking import Masking
 from callgate.types import Entry, ToolResult
 
 
 @dataclass(slots=True)
 class _Kept:
-    """One run: its lines with their digests, and its lease."""
+    """One run: its rows, its summary, and its lease."""
 
     info: RunInfo
-    lines: list[tuple[Line, int, float, str]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    """Only text and numbers: the garbage collector has nothing to go through."""
     fold: Fold = field(default_factory=Fold)
     owner: str | None = None
     fence: int = 0
@@ -56,11 +57,11 @@ class Store:
         _refuse_twice(kept.fold, lines)
         out = []
         for line in lines:
-            seq = len(kept.lines) + 1
-            at = max(self._clock(), kept.lines[-1][2] if kept.lines else 0.0)
-            before = kept.lines[-1][3] if kept.lines else ""
+            seq = len(kept.rows) + 1
+            at = max(self._clock(), kept.rows[-1][1] if kept.rows else 0.0)
+            before = kept.rows[-1][-1] if kept.rows else ""
             made = digest(before, run_id=run_id, seq=seq, at=at, line=(line.kind, line.version, line.text))
-            kept.lines.append((line, seq, at, made))
+            kept.rows.append((seq, at, line.kind, line.version, line.text, made))
             kept.fold.add(run_id, line, at)
             if line.kind == "call_intent":
                 where = (str(line.data["tool"]), str(line.data["arguments_hash"]))
@@ -78,8 +79,8 @@ class Store:
     async def read(self, run_id: str, *, after: int = 0) -> list[Entry]:
         """See `Ledger.read`."""
         kept = self._runs.get(run_id)
-        lines = kept.lines[max(after, 0) :] if kept else []
-        return [from_text(line.kind, line.version, line.text, seq=seq, at=at) for line, seq, at, _ in lines]
+        rows = kept.rows[max(after, 0) :] if kept else []
+        return [from_text(kind, version, text, seq=seq, at=at) for seq, at, kind, version, text, _ in rows]
 
     async def run(self, run_id: str) -> RunInfo | None:
         """See `Ledger.run`."""
@@ -182,8 +183,7 @@ class Store:
         report = Report()
         for name, kept in self._runs.items():
             if run_id in (None, name):
-                rows = [(seq, at, ln.kind, ln.version, ln.text, made) for ln, seq, at, made in kept.lines]
-                report = check_run(name, rows, report, is_held=self._is_held(kept))
+                report = check_run(name, kept.rows, report, is_held=self._is_held(kept))
         return report
 
     async def scan(
