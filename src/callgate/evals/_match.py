@@ -101,7 +101,7 @@ def _accepted(value: Any, accepted: Sequence[Any], wanted: type, inner: type | N
     return value in accepted
 
 
-def _items_fit(value: Sequence[Any], answer: Any, inner: type) -> bool:
+def _items_fit(value: Any, answer: Any, inner: type) -> bool:
     """Whether the items have the right type, or that of the answer's first item; a gold that is no list admits all."""
     if type(answer) is not list:
         return True

@@ -1,0 +1,140 @@
+"""Measure how often a model's calls are right, under each protocol.
+
+One law: what is printed was measured; every rate has its interval, and `--out` lets an evaluation be stopped and go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from callgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callgate.evals import Case, Outcome
+
+DEFAULT = ("simple_python", "multiple", "live_multiple", "irrelevance")
+PROTOCOLS = ("routed", "constrained", "json", "marker")
+
+
+@click.command()
+@click.argument("source", required=False)
+@click.option("-m", "--model", default="local", show_default=True, help="As for `callgate ask`.")
+@click.option("-p", "--protocols", "names", metavar="A,B,…", help=f"Side by side. Default: {','.join(PROTOCOLS)}.")
+@click.option("-c", "--categories", metavar="A,B,…", help=f"Of bfcl. Default: {','.join(DEFAULT)}.")
+@click.option("-n", "--size", type=click.IntRange(min=0), default=20, show_default=True,
+              help="Cases of each category; 0: all.")
+@click.option("--seed", default=1, show_default=True, help="Which cases are drawn.")
+@click.option("--part", type=click.Choice(["test", "dev"]), default="test", show_default=True,
+              help="Of bfcl: the third that recipes were tuned on, or the rest.")
+@click.option("--chooser", default="auto", show_default=True, help="Of `routed`: lexical, likelihood, names.")
+@click.option("--retries", default=2, show_default=True, help="How often an unusable answer goes back with the reason.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False),
+              help="Outcomes, a line each; found again when repeated.")
+@click.option("--report", "reports", multiple=True, type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the report here: .md, .json or .html. May be repeated.")
+@click.option("--compare", nargs=2, type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="A B",
+              help="Two outcome files side by side; nothing is asked.")
+@click.option("--cut", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the cases of SOURCE here; nothing is asked.")
+def command(source: str | None, compare: tuple[Path, Path] | None, **said: Any) -> None:
+    """Measure how often a model's calls are right, under each protocol.
+
+    SOURCE is "bfcl" (the Berkeley leaderboard's data, fetched once from PyPI without its dependencies), a JSONL file of
+    your own cases, or "ledger:WHERE" for cases cut from recorded runs.
+
+    \b
+    callgate eval bfcl -m ollama:qwen3:0.6b -n 100 --out qwen.jsonl --report qwen.html
+    callgate eval cases.jsonl -p native,routed
+    callgate eval ledger:sqlite:runs.db --cut cases.jsonl
+    callgate eval --compare before.jsonl after.jsonl
+
+    A line of cases: {"request": "…", "tools": [OpenAI-style], "calls": [{"name": …, "arguments": {…}}]}
+    """  # fmt: skip
+    from callgate import evals
+
+    if compare:
+        click.echo(evals.compare(*(evals.load_outcomes(path) for path in compare)), nl=False)
+        return
+    if source is None:
+        raise click.UsageError('SOURCE is missing: "bfcl", a .jsonl file or ledger:WHERE')
+    cases = _cases(source, said)
+    if not cases:
+        raise ConfigError(f"{source}: no cases")
+    if said["cut"]:
+        said["cut"].write_text(evals.dump_jsonl(cases), "utf-8")
+        click.echo(f"{len(cases)} cases in {said['cut']}")
+        return
+    outcomes = asyncio.run(_evaluate(cases, said))
+    click.echo(evals.markdown(outcomes), nl=False)
+    for path in said["reports"]:
+        _write(path, outcomes)
+
+
+def _cases(source: str, said: dict[str, Any]) -> list[Case]:
+    from callgate import evals
+    from callgate.evals import _bfcl
+
+    if source == "bfcl":
+        names = _list(said["categories"]) or list(DEFAULT)
+        drawn = {"seed": said["seed"], "part": said["part"]}
+        return [c for n in names for c in _bfcl.sample(_bfcl.load(n, _folder()), said["size"], **drawn)]
+    if source.startswith("ledger:"):
+        return asyncio.run(evals.from_ledger(source.removeprefix("ledger:")))
+    path = Path(source)
+    if not path.is_file():
+        raise ConfigError(f"{source}: no such file; give bfcl, a .jsonl file of cases, or ledger:WHERE")
+    return evals.load_jsonl(path)[: said["size"] or None]
+
+
+def _folder() -> Path:
+    """Where the fetched data lies."""
+    import os
+
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "callgate" / "bfcl"
+
+
+async def _evaluate(cases: list[Case], said: dict[str, Any]) -> list[Outcome]:
+    from callgate import evals, providers
+
+    provider = providers.open(said["model"])
+    try:
+        plan = evals.Plan(
+            provider,
+            _list(said["names"]) or list(PROTOCOLS),
+            cases,
+            path=said["out"],
+            retries=said["retries"],
+            chooser=said["chooser"],
+        )
+        screen = click.get_text_stream("stderr")
+        bar: Any = click.progressbar(length=len(cases) * len(plan.protocols), label="asking", file=screen)
+        with bar:
+            return await evals.evaluate(plan, lambda _, at, __: bar.update(at - bar.pos))
+    finally:
+        await provider.aclose()
+
+
+def _list(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _write(path: Path, outcomes: list[Outcome]) -> None:
+    from callgate import evals
+
+    match path.suffix:
+        case ".md":
+            text = evals.markdown(outcomes)
+        case ".html":
+            text = evals.html(outcomes)
+        case ".json":
+            text = json.dumps({"rows": evals.summary(outcomes)}, ensure_ascii=False, indent=1) + "\n"
+        case other:
+            raise ConfigError(f"--report {path}: {other or 'no ending'} is no form of report; use .md, .json or .html")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
