@@ -1,0 +1,127 @@
+"""`callgate mcp serve`: a file's tools for any MCP client, behind the same gate and ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from callgate import ledger, mcp
+from callgate.apps.cli.mcp import command
+from callgate.mcp._strangers import ServerError
+from callgate.tools import ToolContext
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+TOOLS = '''
+from callgate import NotFound, ToolContext, tool
+
+@tool(effect="read")
+def find(number: str, days: int = 1) -> dict:
+    """Finds one order."""
+    print("this must not disturb the protocol")
+    if number == "none":
+        raise NotFound("no such order")
+    return {"number": number, "days": days}
+
+@tool(effect="read")
+def count(to: int):
+    """Counts, and says so."""
+    for i in range(to):
+        yield f"at {i}"
+    return to
+
+@tool(permission="orders.cancel")
+def cancel(number: str) -> str:
+    """Cancels one order."""
+    return f"cancelled {number}"
+
+@tool(permission="orders.delete")
+def delete(number: str) -> str:
+    """Deletes one order."""
+    return "deleted"
+
+@tool(confirm=True)
+def pay(number: str) -> str:
+    """Pays one order."""
+    return "paid"
+'''
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "orders.py").write_text(TOOLS, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(place: Path) -> Iterator[mcp.Server]:
+    command_line = [sys.executable, "-m", "callgate", "mcp", "serve", str(place / "orders.py")]
+    options = ["--ledger", f"sqlite:{place}/runs.db", "--principal", "u1", "--grant", "orders.cancel", "--name", "shop"]
+    with mcp.connect([*command_line, *options]) as server:
+        yield server
+
+
+def call(server: mcp.Server, name: str, context: ToolContext | None = None, /, **arguments: Any) -> Any:
+    return asyncio.run(server.tools[name].prepare(arguments, context)())
+
+
+def test_a_client_sees_the_tools_with_their_effects(served: mcp.Server) -> None:
+    assert served.name.startswith("shop (")
+    assert [(spec.name, spec.effect) for spec in served.tools.specs] == [
+        ("find", "read"), ("count", "read"), ("cancel", "write"), ("delete", "write"), ("pay", "write"),
+    ]  # fmt: skip
+    assert served.tools["find"].spec.parameters["required"] == ["number"]
+
+
+def test_a_call_is_mended_run_and_answered_with_its_value(served: mcp.Server) -> None:
+    assert call(served, "find", number="7", days="2") == {"number": "7", "days": 2}
+    heard: list[Any] = []
+    assert call(served, "count", ToolContext(report=heard.append), to=2) == "2"
+    assert heard == ["at 0", "at 1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("find", {}, "/number: missing"),
+        ("find", {"number": "7", "colour": "red"}, "/colour: unknown argument"),
+        ("find", {"number": "none"}, "no such order"),
+        ("delete", {"number": "7"}, "orders.delete"),
+        ("pay", {"number": "7"}, "a person must approve it first"),
+    ],
+)
+def test_the_gate_refuses_as_it_would_refuse_a_model(
+    served: mcp.Server, name: str, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ServerError, match=words):
+        call(served, name, **arguments)
+
+
+def test_a_write_is_run_for_the_principal_and_is_in_the_ledger(served: mcp.Server, place: Path) -> None:
+    assert call(served, "cancel", number="7") == "cancelled 7"
+
+    async def kinds() -> list[Any]:
+        store = ledger.open(f"sqlite:{place}/runs.db")
+        try:
+            rows = [entry for run in await store.runs() for entry in await store.read(run.run_id)]
+            return [(entry.kind, entry.data) for entry in rows]
+        finally:
+            await store.aclose()
+
+    rows = asyncio.run(kinds())
+    assert any(kind == "call_intent" and "cancel" in str(data) for kind, data in rows)
+    assert any(kind == "run_started" and data.get("principal") == "u1" for kind, data in rows)
+
+
+def test_list_shows_what_a_server_offers(place: Path) -> None:
+    line = f"{sys.executable} -m callgate mcp serve {place / 'orders.py'} --ledger memory"
+    result = CliRunner().invoke(command, ["list", line], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "read   find  Finds one order." in result.output
