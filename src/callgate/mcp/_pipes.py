@@ -25,9 +25,12 @@ class Talkative(Exception):
     """The server sent more in one message than is taken."""
 
 
+Closed = Callable[[str, tuple[str, ...]], None]
+
+
 @asynccontextmanager
 async def pipes(
-    command: tuple[str, ...], *, env: Mapping[str, str], cwd: str | None, closed: Callable[[str, tuple[str, ...]], None]
+    command: tuple[str, ...], *, env: Mapping[str, str], cwd: str | None, closed: Closed
 ) -> AsyncIterator[tuple[Any, Any]]:
     """(messages from the server, messages to it) while the block lasts.
 
@@ -35,69 +38,76 @@ async def pipes(
     """
     import anyio
     from mcp.client.stdio import get_default_environment
-    from mcp.shared.message import SessionMessage
 
     process = await anyio.open_process(
         list(command), env={**get_default_environment(), **env}, cwd=cwd, start_new_session=hasattr(os, "killpg")
     )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    stdin, stderr = process.stdin, process.stderr
-    heard: Any
-    said: Any
-    to_session, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    said, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    errors: deque[str] = deque(maxlen=STDERR_LINES)
-    told, ending = anyio.Event(), anyio.Event()
-
-    async def listen() -> None:
-        reason = "it closed its output"
-        async with to_session:
-            try:
-                async for line in _lines(process.stdout):
-                    await to_session.send(_parse(line))
-            except Talkative as error:
-                reason = str(error)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-                pass
-            with anyio.move_on_after(0.2):
-                await told.wait()  # what it says last explains why
-            if not ending.is_set():
-                closed(reason, tuple(errors))
-
-    async def speak() -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            async with to_send:
-                async for message in to_send:
-                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await stdin.send(text.encode() + b"\n")
-
-    async def collect() -> None:
-        try:
-            await gather()
-        finally:
-            told.set()
-
-    async def gather() -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            async for chunk in stderr:
-                errors.extend(
-                    line.strip()[:200] for line in chunk.decode("utf-8", "replace").split("\n") if line.strip()
-                )
-
+    child = _Child(process, closed)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listen)
-        tasks.start_soon(speak)
-        tasks.start_soon(collect)
+        for work in (child.listen, child.speak, child.collect):
+            tasks.start_soon(work)
         try:
-            yield heard, said
+            yield child.heard, child.said
         finally:
-            ending.set()
+            child.ending = True
             with anyio.CancelScope(shield=True):
-                heard.close()
-                said.close()
+                child.heard.close()
+                child.said.close()
                 await _end(process)
             tasks.cancel_scope.cancel()
+
+
+class _Child:
+    """The three streams of one process, and the session's two."""
+
+    def __init__(self, process: Any, closed: Closed) -> None:
+        import anyio
+
+        self.process = process
+        self.closed = closed
+        self.ending = False
+        self.heard: Any
+        self.said: Any
+        self._to_session, self.heard = anyio.create_memory_object_stream[Any](0)
+        self.said, self._to_send = anyio.create_memory_object_stream[Any](0)
+        self._errors: deque[str] = deque(maxlen=STDERR_LINES)
+        self._told = anyio.Event()
+        self._over = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+
+    async def listen(self) -> None:
+        """Its messages, until it has no more or says too much."""
+        import anyio
+
+        reason = "it closed its output"
+        async with self._to_session:
+            try:
+                async for line in _lines(self.process.stdout):
+                    await self._to_session.send(_parse(line))
+            except Talkative as error:
+                reason = str(error)
+            except self._over:
+                pass
+            with anyio.move_on_after(0.2):
+                await self._told.wait()  # what it says last explains why
+            if not self.ending:
+                self.closed(reason, tuple(self._errors))
+
+    async def speak(self) -> None:
+        """Our messages."""
+        with suppress(*self._over):
+            async with self._to_send:
+                async for message in self._to_send:
+                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    await self.process.stdin.send(text.encode() + b"\n")
+
+    async def collect(self) -> None:
+        """Its complaints: the last ones are kept."""
+        with suppress(*self._over):
+            async for chunk in self.process.stderr:
+                self._errors.extend(
+                    line.strip()[:200] for line in chunk.decode("utf-8", "replace").split("\n") if line.strip()
+                )
+        self._told.set()
 
 
 async def _lines(stream: Any) -> AsyncIterator[bytes]:
