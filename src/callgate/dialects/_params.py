@@ -117,7 +117,7 @@ def params(r: Reading, calls: Calls, payload: Params) -> Parse[None]:
         if pending is None:
             here = yield from peek(r)
             if here == "":
-                if calls.closed_by_end:
+                if calls.closed_by_end and body.begun:
                     break
                 raise Cut
             which = yield from require(r, tags.body)

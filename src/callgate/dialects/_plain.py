@@ -122,7 +122,7 @@ def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
     except (Broken, Cut):
         begun = r.unhold(own)
         r.commit(hold)
-        r.open_call(code_tool(r))
+        r.open_call(None if here == "" else code_tool(r))
         if here == "":
             r.drop_call("truncated", begun)
             return

@@ -94,11 +94,14 @@ def look(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
     A marker cut off by the end of the text is taken as that end, unless `swallow` is false: then it is text.
     """
     while True:
-        which, _ = markers.at(r.buf, r.pos, r.over)
-        if which == ABSENT and r.over and swallow and markers.at(r.buf, r.pos)[0] == PARTIAL:
-            r.pos = len(r.buf)
+        which, _ = markers.at(r.buf, r.pos)
         if which != PARTIAL:
             return which
+        if r.over:
+            if swallow:
+                r.pos = len(r.buf)
+                return ABSENT
+            return markers.at(r.buf, r.pos, True)[0]
         yield
 
 
@@ -126,7 +129,9 @@ def until(r: Cursor, markers: Marks, *, limit: int = NAME_LIMIT, shape: re.Patte
     """
     taken = ""
     while True:
-        which, start, _ = markers.find(r.buf, r.pos, r.over)
+        which, start, _ = markers.find(r.buf, r.pos)
+        if r.over and which == PARTIAL and markers.at(r.buf, start, True)[0] != ABSENT:
+            which = markers.at(r.buf, start, True)[0]
         whole = taken + r.buf[r.pos : start]
         match = shape.match(whole)
         stop = min(match.end() if match is not None else 0, limit)
@@ -137,6 +142,7 @@ def until(r: Cursor, markers: Marks, *, limit: int = NAME_LIMIT, shape: re.Patte
         r.pos = start
         if which >= 0:
             return taken
-        if r.over:
+        if r.over:  # a marker's beginning at the end of the text is the end
+            r.pos = len(r.buf)
             raise Cut
         yield
