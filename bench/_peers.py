@@ -32,15 +32,15 @@ def library(module: str, package: str) -> Any:
 
 
 class Empty:
-    """The floor: one method call a chunk that does nothing."""
+    """The floor: one method call a chunk that does nothing but give back an empty list, as a reader must give a list."""
 
-    def feed(self, text: str) -> tuple[()]:
+    def feed(self, text: str) -> list[Any]:
         """Nothing."""
-        return ()
+        return []
 
-    def finish(self) -> tuple[()]:
+    def finish(self) -> list[Any]:
         """Nothing."""
-        return ()
+        return []
 
 
 def rescan(text: str, start_tag: str, end_tag: str) -> tuple[str, str | None, list[str]]:
