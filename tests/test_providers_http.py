@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from typing import Any
@@ -314,10 +315,24 @@ async def test_the_key_is_nowhere() -> None:
 
 
 async def test_a_provider_works_on_one_loop_after_another() -> None:
-    def run_once(provider: Any, url: str) -> Reply:
-        return asyncio.run(answer(provider))
-
     async with loopback(stream(HELLO)) as server:
         provider = model(server)
         for _ in range(2):
-            assert (await asyncio.to_thread(run_once, provider, server.url)).content == "Hello"
+            assert (await asyncio.to_thread(lambda: asyncio.run(answer(provider)))).content == "Hello"
+
+
+async def test_a_loop_that_ends_leaves_no_connection_open() -> None:
+    """Nobody closes the provider here; warnings of what is left open are errors."""
+
+    async def once(provider: Any) -> None:
+        async with provider.stream(ASK) as deltas:
+            async for _ in deltas:
+                pass
+
+    def twice(provider: Any) -> None:
+        asyncio.run(once(provider))
+        asyncio.run(once(provider))
+
+    async with loopback(stream(HELLO)) as server:
+        await asyncio.to_thread(twice, model(server))
+        gc.collect()

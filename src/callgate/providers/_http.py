@@ -9,7 +9,8 @@ Theory of operation.
 2. Three clocks: `connect`, `first` (until the answer begins: a cold model loads, a long prompt is read) and `idle`
    (between two pieces); `total` is off unless set.
 3. Leaving the stream early closes the connection; reading to its end gives it back for the next request.
-4. Sessions belong to their event loop; `aclose` closes that of the running one.
+4. Sessions belong to their event loop. `aclose` closes that of the running one; a loop that ends (`asyncio.run`) closes
+   its own, because an async generator that holds the session is closed with the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import random
 import re
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -105,7 +106,8 @@ class Mouth:
         self._network = network or Network()
         self._local = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
         self._proxy = self._find_proxy(parts.scheme, parts.hostname)
-        self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+        self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
+        self._sessions = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"Mouth({self.shown!r})"
@@ -124,9 +126,9 @@ class Mouth:
 
         return None if proxy_bypass(host) else getproxies().get(scheme)
 
-    def _session(self) -> Any:
+    async def _session(self) -> Any:
         loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
+        session, _ = self._sessions.get(loop, (None, None))
         if session is None or session.closed:
             aiohttp = _aiohttp()
             session = aiohttp.ClientSession(
@@ -137,7 +139,9 @@ class Mouth:
                 auto_decompress=True,
                 read_bufsize=2**18,
             )
-            self._sessions[loop] = session
+            held = _hold(session)
+            await anext(held)
+            self._sessions[loop] = session, held  # rule 4
         return session
 
     def _tls(self) -> Any:
@@ -158,9 +162,9 @@ class Mouth:
 
     async def aclose(self) -> None:
         """Closes the connections of this event loop; the mouth may be used again."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+        _, held = self._sessions.pop(asyncio.get_running_loop(), (None, None))
+        if held is not None:
+            await held.aclose()
 
     # --- one exchange ---------------------------------------------------------------------------------------------
 
@@ -215,7 +219,8 @@ class Mouth:
         aiohttp = _aiohttp()
         try:
             async with asyncio.timeout(self._network.timeout.first):
-                response = await self._session().request(
+                session = await self._session()
+                response = await session.request(
                     method,
                     url,
                     data=data,
@@ -398,6 +403,13 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except (ValueError, TypeError):
         return None
     return max(0.0, seconds) if seconds == seconds else None  # noqa: PLR0124 - not NaN
+
+
+async def _hold(session: Any) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await session.close()
 
 
 def _aiohttp() -> Any:
