@@ -32,7 +32,7 @@ def library(module: str, package: str) -> Any:
 
 
 class Empty:
-    """The floor: one method call a chunk that does nothing but give back an empty list, as a reader must give a list."""
+    """The floor: one method call a chunk that does nothing but give back an empty list."""
 
     def feed(self, text: str) -> list[Any]:
         """Nothing."""
