@@ -23,7 +23,7 @@ from callgate.agent._driver import Approve, Driver, World
 from callgate.agent._pace import pace
 from callgate.agent._result import Form, RunResult, result_of
 from callgate.agent._stream import Stream, Work
-from callgate.errors import ConfigError, LedgerError, ProviderError, RunBusy
+from callgate.errors import ConfigError, LedgerError, RunBusy
 from callgate.events import Event
 from callgate.executor import Executor
 from callgate.history import History, Loose
@@ -213,6 +213,8 @@ class Agent:
 
         async def work(stream: Stream | None) -> RunResult:
             await pace().turn()
+            if run_id is not None and await self.ledger.run(run_id) is not None:
+                raise ConfigError(f"run_id {run_id!r}: the ledger has this run already; resume it, or give another id")
             config = self._config(run_id or new_id(), await self._info(), principal, key=key)
             run = Run(replace(config, output=form.schema))
             async with self._held(run.config.run_id) as hold:
@@ -301,7 +303,7 @@ class Agent:
         """What the provider tells of the model. If it fails now, the request that follows will say so."""
         try:
             return await self.provider.info()
-        except ProviderError:
+        except Exception:
             return ModelInfo(self.provider.model, self.provider.name)
 
     def _config(self, run_id: str, info: ModelInfo, principal: Principal | None, *, key: str) -> RunConfig:

@@ -7,10 +7,12 @@ begun is brought to its end and recorded, also when the driver itself is cancell
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -411,11 +413,39 @@ class Driver:
         if approve is None:
             return None
         try:
-            said = approve(*([pending.call, pending] if _takes_two(approve) else [pending.call]))
+            given = [pending.call, pending] if _takes_two(approve) else [pending.call]
+            if inspect.iscoroutinefunction(approve):
+                said = await approve(*given)
+            else:  # it may wait for a person, and nothing may block the loop (X5)
+                said = await self._in_thread(lambda: approve(*given))
             return as_answer(await said if inspect.isawaitable(said) else said)
         except Exception:
             LOGGER.exception("run %s: asking about %s failed; denied", self.run.config.run_id, pending.name)
             return Answer(False, by="error")
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Calls a function of the application's in a thread that nobody has to wait for at the end."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+
+        def arrived(value: Any, error: BaseException | None) -> None:
+            if not ended.done():
+                ended.set_exception(error) if error is not None else ended.set_result(value)
+
+        def done(value: Any, error: BaseException | None) -> None:
+            with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+                loop.call_soon_threadsafe(arrived, value, error)
+
+        context = contextvars.copy_context()
+        job = self._world.executor.threads.start(lambda: context.run(work), done)
+        if job is None:
+            raise RuntimeError("too many threads hang in tools")
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            if not job.withdraw():
+                job.abandon()
+            raise
 
 
 LATE: set[asyncio.Task[Any]] = set()
@@ -458,7 +488,8 @@ def failed(error: Exception, now: float) -> Failed:
     """A request that failed before anything of its answer came."""
     hopeless = isinstance(error, (ConfigError, BadRequest, RefusedKey, ModelMissing))
     after = getattr(error, "retry_after", None)
-    return Failed(_said(error), now, type(error).__name__, again=not hopeless, after=after)
+    status = getattr(error, "status", None)
+    return Failed(_said(error), now, type(error).__name__, again=not hopeless, after=after, status=status)
 
 
 def _said(error: Exception) -> str:

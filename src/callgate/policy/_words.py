@@ -42,6 +42,9 @@ class Progress:
     requests: int = 0
     seconds: float = 0.0
     usage: Mapping[str, int] = field(default_factory=dict)
+    """As far as the server tells."""
+    tokens: int = 0
+    """Input and output together; estimated where the server does not tell."""
     records: Sequence[CallRecord] = ()
     batch: Sequence[ToolCall] = ()
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)

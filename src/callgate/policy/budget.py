@@ -66,9 +66,8 @@ class Rule(Own):
             return Stop("request_limit", f"{self.requests} requests to the model (max_requests)")
         if self.seconds is not None and progress.seconds >= self.seconds:
             return Stop("time_limit", f"{self.seconds:g} seconds (run_timeout)")
-        spent = progress.usage.get("input", 0) + progress.usage.get("output", 0)
-        if self.tokens is not None and spent >= self.tokens:
-            return Stop("token_limit", f"{spent} tokens of {self.tokens} (max_tokens)")
+        if self.tokens is not None and progress.tokens >= self.tokens:
+            return Stop("token_limit", f"{progress.tokens} tokens of {self.tokens} (max_tokens)")
         if self.money is not None and self.cost(progress.usage) >= self.money:
             return Stop("token_limit", f"{self.cost(progress.usage):.4f} spent of {self.money:g} (budget.money)")
         return None

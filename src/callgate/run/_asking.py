@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from callgate import protocols
 from callgate.errors import CallgateError
 from callgate.events import ProtocolChanged, Retrying, Routed, TurnFinished, TurnStarted
+from callgate.history import tokens
 from callgate.policy import check
 from callgate.protocols import Chosen, Query, Score, Scores, Turn
 from callgate.reply import TurnReader
@@ -38,8 +39,9 @@ BACKOFF = 0.5
 """Seconds before the first repetition of a failed request; doubled each time."""
 MAX_BACKOFF = 30.0
 """A server that wishes a longer pause than this is as good as down."""
-NO_TOOLS = frozenset({"Overloaded", "BadRequest", "ProtocolBroken"})
-"""Failures that may come from the tools in a request: servers fall over their own tool parsers."""
+REFUSED = frozenset({"BadRequest", "ProtocolBroken"})
+"""Failures, beside a 500, that may come from the tools or the schema in a request: servers fall over their own
+parsers. Then a protocol without them is tried."""
 
 
 class Asking:
@@ -51,6 +53,8 @@ class Asking:
         self.protocol = run.config.protocol
         self.requests = 0
         self.usage: dict[str, int] = {}
+        self.spent = 0
+        """Tokens for the budget: as the server counts, and estimated where it does not tell."""
         self._context = Context(run.config.context, summarize=run.config.summarize)
         self._generator: Turn | None = None
         self._query: Query | None = None
@@ -58,6 +62,7 @@ class Asking:
         self._reader: TurnReader | None = None
         self._raw: list[Delta] = []
         self._ids: dict[int, str] = {}
+        self._taken: set[str] = set()
         self._scratch: list[Message] = []
         """Answers that could not be used, and why: the model sees them until one can."""
         self._failures = 0
@@ -196,17 +201,19 @@ class Asking:
     def id_of(self, index: int, given: str | None) -> str:
         """The call's id for good: its own if that is free, else `call_<turn>_<n>`."""
         if index not in self._ids:
-            calls = self._run.calls
-            made = f"call_{calls.turns_before + self._run.turn + 1}_{index + 1}"
-            taken = calls.taken | set(self._ids.values())
+            if not self._ids:
+                self._taken = self._run.history.ids()
+            made = f"call_{self._run.calls.turns_before + self._run.turn + 1}_{index + 1}"
             own = given if given and given != f"call_{index + 1}" else None
-            self._ids[index] = own if own and own not in taken else free(made, taken)
+            self._ids[index] = own if own and own not in self._taken else free(made, self._taken)
+            self._taken.add(self._ids[index])
         return self._ids[index]
 
     def _replied(self, reply: Reply) -> None:
         self._record_deltas()
         for kind, count in (reply.usage or {}).items():
             self.usage[kind] = self.usage.get(kind, 0) + count
+        self.spent += _spent(reply, self._query)
         self._run.problems += reply.problems
         if reply.finish in ("error", "interrupted"):
             error = reply.error or "the stream ended before the answer did"
@@ -239,9 +246,19 @@ class Asking:
         """The request failed before anything of its answer came."""
         if self._run.phase in ("model", "score"):
             self._run.record("request", journal.dump_failed(failed, self.requests))
-            self._lost(failed.error, again=failed.again, kind=failed.kind, after=failed.after)
+            refused = failed.kind in REFUSED or failed.status == 500
+            self._lost(failed.error, again=failed.again, kind=failed.kind, after=failed.after, refused=refused)
 
-    def _lost(self, error: str, *, again: bool, kind: str = "", after: float | None = None, partial: str = "") -> None:
+    def _lost(
+        self,
+        error: str,
+        *,
+        again: bool,
+        kind: str = "",
+        after: float | None = None,
+        refused: bool = False,
+        partial: str = "",
+    ) -> None:
         """No answer came, or only a part: ask again, else step down, else end (rule 2)."""
         run = self._run
         self._partial = "" if self._summarizing else partial
@@ -255,7 +272,8 @@ class Asking:
             if run.phase == "score" or self._query is None:
                 return self.ask_again()
             return self._send(self._query, pause if kind else 0.0)
-        if kind in NO_TOOLS and run.calls.offered() and self._step_down(error, "refused"):
+        asked_much = self._query is not None and (self._query.request.tools or self._query.request.schema)
+        if refused and asked_much and self._step_down(error, "refused"):
             self._attempts = 0
             return self.ask()
         if self._last_failure:
@@ -354,6 +372,13 @@ class Asking:
         data |= {"usage": dict(reply.usage) if reply.usage else None, "protocol": self.protocol}
         run.record("turn", data)
         run.step.events.append(TurnFinished(turn, finish, seconds))
+
+
+def _spent(reply: Reply, query: Query | None) -> int:
+    if reply.usage:
+        return reply.usage.get("input", 0) + reply.usage.get("output", 0)
+    said = Message("assistant", reply.content, reply.reasoning, tuple(reply.calls))
+    return tokens(said) + sum(tokens(m) for m in query.request.messages if query is not None) if query else 0
 
 
 def free(name: str, taken: set[str]) -> str:

@@ -85,13 +85,10 @@ class Calls:
         self._same: set[str] = set()
         self._tools: set[str] = set()
         self._judged: dict[str, int] = {}
+        self._passed: list[ToolCall] = []
+        """Copies of the calls of this turn that were not denied, for rules to see."""
 
     # --- what is known --------------------------------------------------------------------------------------------
-
-    @property
-    def taken(self) -> set[str]:
-        """The ids that are in use."""
-        return self._run.history.ids()
 
     @property
     def turns_before(self) -> int:
@@ -152,6 +149,7 @@ class Calls:
         run.asking.accepted(reply, usable=bool(valid))
         run.phase = "calls"
         self._batch = Batch(checked)
+        self._passed = []
         self._before = len(self.finished)
         self._message = Message("assistant", reply.content, reply.reasoning, tuple(copied(c.call) for c in checked))
         if reply.content.strip():
@@ -191,7 +189,10 @@ class Calls:
 
     def _weigh(self, item: Item) -> None:
         """The verdict on a call, and what follows from it."""
-        match verdict := self._verdict(item):
+        verdict = self._verdict(item)
+        if not isinstance(verdict, Deny) and all(call.id != item.call.id for call in self._passed):
+            self._passed.append(copied(item.call))
+        match verdict:
             case Deny(rule, reason):
                 self._settle(item, settled(item.call, "denied", f"denied by the rule {rule!r}: {reason}"))
             case Ask() if not (item.approved or item.key in self._same or item.call.name in self._tools):
@@ -213,7 +214,7 @@ class Calls:
             context = JudgeContext(
                 self._config.principal,
                 self.finished,
-                [other.call for other in self._batch.of("allowed", "asking") if other is not item],
+                [call for call in self._passed if call.id != call_id],
                 self._run.now,
                 self._config.recent or _no_recent,
                 self._config.resolve,

@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from callgate.masking import is_masked
 from callgate.protocols import language_of, reason
+from callgate.results import to_json
 from callgate.schema import CompiledSchema, Mended, mend
 from callgate.tools import resolve_name
 from callgate.types import BadCall, Status, ToolCall, ToolResult, ToolSpec
@@ -55,7 +57,7 @@ class Checker:
     def check(self, call: ToolCall | BadCall, id: str, *, masked_is_fine: bool = False) -> Checked:
         """The call under the id that it will have; `masked_is_fine` for one that ran before secrets were masked."""
         name = call.name or ""
-        arguments = copy.deepcopy(call.arguments) if isinstance(call, ToolCall) else {}
+        arguments = _sound(call.arguments) if isinstance(call, ToolCall) else {}
         flags = call.flags if isinstance(call, ToolCall) else frozenset()
         extra = call.extra if isinstance(call, ToolCall) else {}
         made = ToolCall(id, name, arguments, call.index, flags, extra)
@@ -70,7 +72,7 @@ class Checker:
             return self._bad(call, made, spec, shown)
         if is_masked(arguments) and not masked_is_fine:
             return Checked(made, spec, self._refuse(made, "a secret in its arguments is masked"), shown)
-        return self._mended(mend(arguments, self.compiled(spec)), made, spec, shown)
+        return self._mended(mend(call.arguments, self.compiled(spec)), made, spec, shown)
 
     def add(self, spec: ToolSpec) -> None:
         """One more tool."""
@@ -98,7 +100,7 @@ class Checker:
     def _mended(self, mended: Mended, made: ToolCall, spec: ToolSpec, shown: ToolCall | BadCall | None) -> Checked:
         if not mended.ok:
             return Checked(made, spec, self._result(made, mended.explain()), shown, tuple(mended.notes))
-        made = replace(made, arguments=mended.value)
+        made = replace(made, arguments=copy.deepcopy(mended.value))
         if mended.repaired:
             made = replace(made, flags=made.flags | {"repaired"})
         if spec.effect == "write" and made.flags:  # A4, A6, A7: a flagged write never runs
@@ -121,6 +123,12 @@ class Checker:
 
     def _result(self, call: ToolCall, text: str, status: Status = "invalid_arguments") -> ToolResult:
         return ToolResult(call.id, status, text[: self._limit])
+
+
+def _sound(arguments: Any) -> dict[str, Any]:
+    """The arguments as they may stand in a history: a strict JSON object, not too deep, nobody else's."""
+    plain = to_json(arguments)
+    return plain if isinstance(plain, dict) else {}
 
 
 def _compile(spec: ToolSpec) -> CompiledSchema:

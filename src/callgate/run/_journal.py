@@ -153,7 +153,7 @@ def _seal(out: list[Any], parts: list[str]) -> None:
 def dump_failed(failed: Failed, number: int) -> dict[str, Any]:
     """A request that failed before its first byte."""
     data = {"error": failed.error, "kind": failed.kind, "again": failed.again, "after": failed.after}
-    return {"n": number, "failed": data}
+    return {"n": number, "failed": data | {"status": failed.status}}
 
 
 # --- entries as inputs --------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def input_of(e: Entry) -> Input | None:
             return Received([load_event(d) for d in e.data["deltas"]], now)
         case "request" if "failed" in e.data:
             f = e.data["failed"]
-            return Failed(f["error"], now, f["kind"], f["again"], f["after"])
+            return Failed(f["error"], now, f["kind"], f["again"], f["after"], f.get("status"))
         case "protocol" if "scores" in e.data:
             return Scored(Scores(tuple(tuple(row) for row in e.data["scores"])), now)
         case "call_intent":

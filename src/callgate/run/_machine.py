@@ -176,6 +176,7 @@ class Run:
             requests=self.requests,
             seconds=self.now,
             usage=self.usage,
+            tokens=self.asking.spent,
             records=self.calls.finished,
             batch=batch,
             specs=self.calls.checker.specs,

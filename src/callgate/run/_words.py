@@ -89,6 +89,8 @@ class Failed:
     """Whether the same request may succeed later."""
     after: float | None = None
     """The server's wish, in seconds."""
+    status: int | None = None
+    """The HTTP status."""
 
 
 @dataclass(slots=True, frozen=True)
