@@ -1,11 +1,15 @@
-"""Writes docs/commands.md from the commands themselves: `python scripts/document.py`.
+"""Writes what is made from the code: docs/commands.md and the table of rooms in
+ARCHITECTURE.md. Run `python scripts/document.py` after a change to any of them.
 
-One law: a page about commands says what the commands say; tests/test_docs.py fails when it is out of date.
+One law: a page about the code says what the code says; tests/test_docs.py fails when it is out of date.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +17,9 @@ import click
 
 from callgate.apps.cli import cli
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = ROOT / "docs" / "commands.md"
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 
 HEAD = """\
 # The command line
@@ -30,8 +36,37 @@ is printed as one line of JSON: `type` is its name, and the other fields are tho
 """
 
 
-def page() -> str:
-    """The whole page."""
+def pages() -> dict[Path, str]:
+    """Every page that is made from the code, as it should be."""
+    house = ARCHITECTURE.read_text("utf-8")
+    made = re.sub(r"(<!-- rooms -->\n).*?(<!-- /rooms -->)", lambda m: m[1] + rooms() + m[2], house, flags=re.DOTALL)
+    return {COMMANDS: commands(), ARCHITECTURE: made}
+
+
+def rooms() -> str:
+    """The rooms by floor, with what each is and its law, from the import contract and the modules' own words."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    rows = ["| floor | room | what it is | its law |", "|---|---|---|---|"]
+    for floor, layer in enumerate(reversed(contracts[0]["layers"]), 1):
+        for name in sorted(room.strip(" ()").removeprefix("callgate.") for room in layer.split("|")):
+            place = ROOT / "src" / "callgate" / name
+            file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            if file.exists():
+                words = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+                rows.append(f"| {floor} | `{name}` | {_cell(words)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _cell(words: str) -> str:
+    """What a room is, and its law, each in its first sentence."""
+    first, *rest = words.split("\n\n")
+    law = next((part for part in rest if part.startswith("One law")), "").partition(":")[2]
+    parts = [" ".join(part.split()).replace("|", "\\|") for part in (first, law)]
+    return " | ".join(re.split(r"(?<=[.])\s(?=[A-Z])", part)[0] for part in parts)
+
+
+def commands() -> str:
+    """The page of the command line."""
     context = click.Context(cli, info_name="callgate")
     parts = [HEAD]
     for name in cli.list_commands(context):
@@ -80,4 +115,5 @@ def _option(option: click.Option) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    for place, text in pages().items():
+        place.write_text(text, "utf-8")

@@ -22,7 +22,7 @@ FOUND = 3
 EXCERPT = 300
 """Characters of each section that are quoted."""
 _WORD = re.compile(r"[a-z0-9]+")
-_CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
+_CODE = re.compile(r"```.*?(```|\Z)|^(\||    )[^\n]*$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#{1,4} +(.+)$", re.MULTILINE)
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PLACES = (_PACKAGE / "_docs", _PACKAGE.parents[1] / "docs")  # in a wheel; in a source tree
@@ -59,7 +59,7 @@ def search_docs(query: Annotated[str, Field(max_length=60)]) -> list[dict[str, s
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a section on one line, without code blocks, cut between two words."""
+    """The beginning of a section on one line, without code and tables, cut between two words."""
     flat = " ".join(_CODE.sub(" ", text).split())
     return flat if len(flat) <= EXCERPT else flat[: flat.rfind(" ", 0, EXCERPT)] + " …"
 

@@ -1,0 +1,116 @@
+"""What is written is true: every example runs, and every command, rule, setting, dialect and provider has its line."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import house
+from callgate import config, dialects, ledger, policy, providers
+from callgate.protocols._rows import ROWS
+from callgate.providers import _weights
+
+ROOT = house.ROOT
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+KINDS = {"added", "changed", "fixed", "removed", "security"}
+READY = _weights.find() is not None
+
+
+def name_of(path: Path) -> str:
+    """The path as people write it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python of a page, block by block; what is no whole program is marked ```python fragment there."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.timeout(120)  # a page may run the embedded model
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
+def test_the_python_of_every_page_runs(page: Path, tmp_path: Path) -> None:
+    """One after the other in one program, as a reader would type them."""
+    code = "\n\n".join(blocks(page))
+    if 'Agent("local"' in code and not READY:
+        pytest.skip("the weights are not here: callgate model pull")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=name_of)
+def test_every_example_runs(example: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=18,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip(), "an example shows something"
+
+
+def test_what_is_made_from_the_code_is_up_to_date() -> None:
+    for page, text in runpy.run_path(str(ROOT / "scripts" / "document.py"))["pages"]().items():
+        assert page.read_text("utf-8") == text, f"{name_of(page)}: run python scripts/document.py"
+
+
+def test_every_setting_is_documented() -> None:
+    assert config.table() in (ROOT / "docs" / "settings.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("dialects.md", dialects.names()),
+        ("policy.md", policy.names()),
+        ("ledger.md", ledger.names()),
+        ("asking.md", tuple(ROWS)),
+        ("providers.md", providers.plugs()),
+    ],
+)
+def test_every_plug_has_its_line(page: str, names: tuple[str, ...]) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert names
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (page.parent / path) if path else page
+        assert place.exists(), f"{name_of(page)}: {target}"
+        if anchor and place.suffix == ".md":
+            titles = re.findall(r"^#+ (.+)$", place.read_text("utf-8"), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert anchor in slugs, f"{name_of(page)}: {target}"
+
+
+def test_every_fragment_of_the_changelog_is_well_named() -> None:
+    for path in (ROOT / "changelog.d").glob("*"):
+        assert re.fullmatch(r"\d+-[a-z0-9-]+\.([a-z]+)\.md", path.name), path.name
+        assert path.name.split(".")[1] in KINDS, path.name
+        assert path.read_text("utf-8").strip(), path.name
+
+
+def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert re.search(r"^make test\b", readme, re.MULTILINE)
+    assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
