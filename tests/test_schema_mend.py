@@ -56,6 +56,11 @@ REPAIRED = {
     "a key with an apostrophe": ('{"a": "x", "it\'s": 2,}', {"a": "x", "it's": 2}),
     "a key with quotes": ('{"a": "x", "say \\"hi\\"": 2,}', {"a": "x", 'say "hi"': 2}),
     "a very long key": ('{"a": "x", "' + "k" * 500 + '": 2,}', {"a": "x", "k" * 500: 2}),
+    "escaped typographic quotes": ("{“a”: “say \\“hi\\” now”}", {"a": "say “hi” now"}),
+    "JSON in a string beside single quotes": (
+        '{\'a\': 1, "b": "{\\"c\\": \\"d\\", \\"e\\": {}}"}',
+        {"a": 1, "b": '{"c": "d", "e": {}}'},
+    ),
     "unquoted word": ('{"a": Oslo, "b": 1}', {"a": "Oslo", "b": 1}),
 }
 
@@ -81,6 +86,11 @@ MALFORMED = {
     "fields after": '{"a": 1}, "b": 2',
     "odd inner quotes": '{"a": "say "hi, b": 1}',
     "inner quotes that look like a key": '{"a": "use "x", "y": z", "b": 1}',
+    "inner quotes before a colon": '{"a": "key": "v"}',
+    "inner quotes in a list that look like a key": '{"a": ["", "b": ""]}',
+    "a backslash that hides the closer before a comment": "{c: '\\', a: '# h'\n}",
+    "a folder that ends in a backslash": "{'a': 'C:\\x\\', 'b': 1}",
+    "a lone backslash as value": "{'a': '\\', 'b': ']'}",
     "wrong closer": '{"a": [1, 2}',
     "wrong closer for an object": '{"a": {"b": 1]}',
     "ellipsis": '{"a": [1, 2, ...]}',

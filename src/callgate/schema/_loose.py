@@ -24,14 +24,14 @@ MAX_DEPTH: Final = 128
 KEY_LOOK: Final = 200
 """How far a quote looks ahead for the key that would prove it a closer; longer keys need a strict writer."""
 
-_SPACE = re.compile(r"(?:[\s\ufeff\u200b]+|//[^\n]*|#[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
+_SPACE = re.compile(r"(?:[\s\ufeff\u200b]+|//[^\n]*|(?<![^\s,{\[])#[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_$][\w$-]*")
 _BARE = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+)*(?![\w.(\[{'\"])")
 _NOT_TEXT: Final = frozenset(["true", "false", "null", "none", "nil", "nan", "inf", "infinity", "undefined"])
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
+_ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _COLONS: Final = ":："
 _COMMAS: Final = ",，"
 _OPENERS: Final = {"{": "{", "｛": "{", "[": "[", "［": "["}
@@ -43,7 +43,7 @@ _PLAIN: Final = {q: re.compile(rf"[^\\{''.join(ends)}]+") for q, ends in _QUOTES
 
 _ANY_QUOTE = f"\"'{_DOUBLE}{_SINGLE}"
 _GAP = r"[\s\ufeff\u200b]*"
-_COMMENT = r"//|/\*|\#"
+_COMMENT = r"//|/\*|(?<=\s)\#"
 
 
 def _key(opener: str, closer: str) -> str:
@@ -69,6 +69,7 @@ _IN_ARRAY = re.compile(
     r"|(?:true|false|null|True|False|None)\b))"
 )
 _NEW_KEY = re.compile(_KEY)
+_NEXT_KEY = re.compile(rf"{_GAP}[,，]{_GAP}{_KEY}")
 _PATH_LIKE = re.compile(r"[A-Za-z]:\\|\\\\")
 
 
@@ -236,12 +237,16 @@ class Loose:
             char = text[pos]
             if char == "\\":
                 piece, pos, lone = self._escape(pos)
+                if piece in _QUOTES and (_NEXT_KEY.match(text, pos) or (pos == start + 3 and self._closes(pos, key))):
+                    raise Unreadable(f"a backslash before what may be the end of the string at character {start}")
                 out.append(piece)
                 kept = kept or lone
                 continue
             pos += 1
             if self._closes(pos, key):
                 break
+            if _AFTER_KEY.match(text, pos):
+                raise Unreadable(f"unescaped quotes in the string at character {start} that look like a key's")
             out.append(char)
             inner += not (char not in '"“”' and text[pos - 2].isalnum() and text[pos : pos + 1].isalnum())
         self.pos = pos
@@ -281,9 +286,9 @@ class Loose:
             if low and 0xDC00 <= int(low.group(), 16) < 0xE000:
                 return chr(0x10000 + ((code - 0xD800) << 10) + int(low.group(), 16) - 0xDC00), pos + 12, False
             return chr(code), pos + 6, False
-        if char in _ESCAPES:
-            self._liberty(char == "'", "a lone backslash")
-            return _ESCAPES[char], pos + 2, False
+        if char in _ESCAPES or char in _QUOTES:
+            self._liberty(char in _QUOTES and char != '"', "an escaped quote that needs no escape")
+            return _ESCAPES.get(char, char), pos + 2, False
         return "\\", pos + 1, True
 
     def _skip(self) -> None:
