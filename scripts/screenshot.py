@@ -8,6 +8,7 @@ One law: nothing is drawn by hand; the picture is the screen of the real program
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import time
@@ -35,13 +36,15 @@ def main() -> None:
         screen = _tmux("capture-pane", "-e", "-p", "-t", SESSION)
     finally:
         _tmux("kill-session", "-t", SESSION)
-    rows = screen.rstrip("\n").split("\n")
-    if not until:
-        rows = [row for row in rows if row.strip() not in {"END", "$"}]
-    rows[0] = f"$ {command}" if rows and "clear; " in rows[0] else rows[0]
+    rows = [
+        row for row in screen.rstrip("\n").split("\n") if row.strip() not in {"END", "$"} and "; echo END" not in row
+    ]
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, highlight=False)
-    console.print(Text.from_ansi("\n".join(rows).rstrip()))
+    console.print(Text.from_ansi("\n".join([f"$ {command}", *rows]).rstrip()))
     svg = console.export_svg(title=command, theme=MONOKAI)
+    # the picture must not fetch fonts from anywhere
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
     Path(target).write_text("\n".join(line.rstrip() for line in svg.split("\n")) + "\n", "utf-8")
 
 

@@ -36,6 +36,8 @@ _LONE = re.compile(r"[\ud800-\udfff]")
 _MARKDOWN = re.compile(r"(\*\*|`|^\s{0,3}(#|[-*+] |\d+[.)] |>|\|))", re.MULTILINE)
 _STYLES = {"dim": "2", "bold": "1", "call": "36", "good": "32", "bad": "31", "odd": "33", "think": "2;3"}
 
+_CHOOSERS = {"lexical": "the words", "likelihood": "likelihood", "names": "the model", "group": "group"}
+
 Size: TypeAlias = Callable[[], tuple[int, int]]
 """Columns and rows of the terminal, now."""
 
@@ -216,19 +218,23 @@ def told(event: Event) -> str | None:
             return f"a person must decide ({verdict.rule}): {printable(verdict.reason)}"
         case e.CallFinished():
             took = f" · {seconds(event.duration)}" if event.duration is not None else ""
-            return f"{_outcome(event.result)}{took}"
+            return f"{outcome(event.result)}{took}"
         case e.Retrying():
             return f"asked again ({event.attempt}): {one_line(event.reason, ARGUMENTS_SHOWN)}"
         case e.ProtocolChanged():
             return f"now asking by {event.after}, not {event.before}: {one_line(event.reason, ARGUMENTS_SHOWN)}"
         case e.Routed():
             sure = f" ({event.confidence:.0%} sure)" if event.confidence is not None else ""
-            return f"chosen by {event.chooser}: {', '.join(map(printable, event.tools)) or 'no tool'}{sure}"
+            tools = ", ".join(map(printable, event.tools)) or "no tool"
+            return f"{tools}, chosen by {_CHOOSERS.get(event.chooser, event.chooser)}{sure}"
+        case e.TurnFinished() if event.finish.problems:
+            return "\n".join(f"note: {one_line(problem, ARGUMENTS_SHOWN)}" for problem in event.finish.problems)
         case _:
             return None
 
 
-def _outcome(result: ToolResult) -> str:
+def outcome(result: ToolResult) -> str:
+    """How a call ended, on one line."""
     content = one_line(result.content, RESULT_SHOWN)
     again = " (from the ledger)" if result.replayed else ""
     return f"got result {content}{again}" if result.ok else f"{result.status.replace('_', ' ')}: {content}{again}"
@@ -269,6 +275,8 @@ class Terminal:
                 self._status("generating", now)
             case e.TurnFinished():
                 self._end_block()
+                for note in (told(event) or "").splitlines():
+                    self._line("·", note, "odd")
             case e.CallStarted():
                 self._running[event.call_id] = printable(event.name)
                 self._calling(now)
@@ -276,7 +284,7 @@ class Terminal:
                 self._status(f"calling {self._running.get(event.call_id, '')}: {one_line(str(event.value), 200)}", now)
             case e.CallFinished():
                 self._running.pop(event.call_id, None)
-                self._line("✓" if event.result.ok else "✗", told(event) or "", "good" if event.result.ok else "bad")
+                self._outcome(event)
                 self._calling(now)
             case e.CallProposed():
                 self._proposed(event, now)
@@ -353,6 +361,13 @@ class Terminal:
                 self._out.flush()
             case BadCall():
                 self._line("✗", told(event) or "", "bad")
+
+    def _outcome(self, event: e.CallFinished) -> None:
+        took = f" · {seconds(event.duration)}" if event.duration is not None else ""
+        room = max(20, self._size()[0]) - 3 - len(took)  # a result that people see in passing has one row
+        text = outcome(event.result)
+        shown = text if cells(text) <= room or not event.result.ok else _head(text, room - 1) + "…"
+        self._line("✓" if event.result.ok else "✗", shown + took, "good" if event.result.ok else "bad")
 
     def _finished(self, event: e.RunFinished, now: float) -> None:
         self._end_block()

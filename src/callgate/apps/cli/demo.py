@@ -23,10 +23,17 @@ PROMPTS = (
 )
 
 HONEST = """\
-What you saw: a model of 135 million parameters, the smallest that is of any use, on this machine's processor.
-callgate made every call complete, valid and permitted before it ran, and every result is a tool's own. Which tool to
-call, with what, and what to say about it is the model's work, and a model of this size often gets that wrong. The same
-program with a larger one:  callgate ask -m ollama:qwen3 "…"   Your own functions:  callgate ask --tools FILE.py "…"
+What you saw: a model of 135 million parameters, the smallest that is of any
+use, on this machine's processor. It is held by the hand: the tool is chosen
+by the words of the prompt, the model writes the arguments under the tool's
+schema, and its answer stands only if it keeps to the results; else they are
+told as they are, with a note. What is not up to the model: every call was
+complete, valid and permitted before it ran, once, and is in the ledger
+(callgate runs list).
+
+A larger model:      callgate ask -m ollama:qwen3 "…"
+Your own functions:  callgate ask --tools FILE.py "…"
+A conversation:      callgate chat
 """
 
 
