@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -434,3 +435,104 @@ def test_a_tool_that_no_other_process_could_find_is_refused_at_once() -> None:
 
     with pytest.raises(ToolError, match="inner: process=True"):
         Executor(Toolbox([make(inner, process=True)]))
+
+
+async def test_the_deadline_holds_for_a_function_that_gives_a_coroutine_or_a_generator() -> None:
+    async def inner(n: int) -> int:
+        await asyncio.sleep(n)
+        return n
+
+    def steps(n: int) -> Any:
+        yield n
+        return n + 1
+
+    tools = [
+        Tool.from_function(lambda n: inner(n), name="coroutine", effect="read"),
+        Tool.from_function(lambda n: steps(n), name="generator", effect="read"),
+    ]
+    calls = [call("coroutine", 1, n=0), call("coroutine", 2, n=9), call("generator", 3, n=1)]
+    results = await run(*tools, calls=calls, timeout=0.1)
+    assert [(r.status, r.value) for r in results] == [("ok", 0), ("timeout", None), ("ok", 2)]
+
+
+async def test_a_tool_that_reports_without_end_neither_fills_the_memory_nor_stops_the_loop() -> None:
+    def flood() -> Any:
+        while True:
+            yield "x"
+
+    async def flood_async() -> Any:
+        while True:
+            yield "x"
+
+    for function in (flood, flood_async):
+        seen = 0
+
+        def heard(event: Any) -> None:
+            nonlocal seen
+            seen += 1
+
+        begun = time.monotonic()
+        (result,) = await run(make(function, "read"), timeout=0.2, on_event=heard)
+        assert result.status == "timeout"
+        assert time.monotonic() - begun < 1.5
+        assert seen > 1
+
+
+async def test_a_cancel_that_came_before_starts_nothing() -> None:
+    ran: list[str] = []
+
+    def pay() -> None:
+        ran.append("pay")
+
+    cancel = asyncio.Event()
+    cancel.set()
+    (result,) = await run(make(pay), cancel=cancel)
+    assert (result.status, ran) == ("not_started", [])
+
+
+async def test_whoever_cancels_does_not_wait_for_a_slow_lookup() -> None:
+    async def pay() -> None:
+        await asyncio.sleep(9)
+
+    def lookup(key: str, arguments: dict[str, Any]) -> None:
+        time.sleep(2)
+
+    begun = time.monotonic()
+    (result,) = await cancelled_after(0.05, make(pay, lookup=lookup), grace=0.2)
+    assert result.status == "unknown_outcome"
+    assert time.monotonic() - begun < 1
+
+
+SCRIPT = """
+import sys
+from callgate import Agent, Replay, tool
+
+@tool(effect="read", process=True)
+def where(n: int) -> str:
+    "Where it runs."
+    import os
+    return f"{n} {os.getpid()} {__name__}"
+
+def main():
+    calls = {"calls": [{"name": "where", "arguments": {"n": 7}}]}
+    result = Agent(Replay([calls, "done"]), tools=[where], dialect="hermes").run_sync("go")
+    print(result.calls[0].result.status, result.calls[0].result.content)
+
+%s
+"""
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["guarded", "unguarded"])
+async def test_a_tool_of_a_script_is_found_again_and_a_careless_script_does_not_start_itself_for_ever(
+    tmp_path: Path, guard: bool
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT % ('if __name__ == "__main__":\n    main()' if guard else "main()"))
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(child.communicate(), 15)
+    words = out.decode().split()
+    assert words[:2] == ["ok", "7"], (out, err)
+    assert words[3] == "__callgate_child__"
+    assert (b"belongs under" in err) == (not guard)

@@ -259,3 +259,45 @@ async def test_group_commit_writes_what_waits_in_one_transaction(tmp_path: Path)
     assert sum(groups) == 200
     assert len(groups) < 20
     await ledger.aclose()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_file_that_is_taken_away_is_noticed_before_anything_is_lost(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "runs.db"
+    ledger = ledgers.open(f"sqlite:{path}")
+    await ledger.append("r", turns(1))
+    path.unlink()
+    if how == "replaced":
+        other = ledgers.open(f"sqlite:{tmp_path}/other.db")
+        await other.append("r", turns(1))
+        await other.aclose()
+        (tmp_path / "other.db").rename(path)
+    with pytest.raises(LedgerError, match="removed or replaced"):
+        await ledger.append("r", turns(1))
+
+
+async def test_identical_writes_of_many_other_runs_cost_nothing(tmp_path: Path) -> None:
+    ledger = ledgers.open(f"sqlite:{tmp_path}/runs.db")
+    result = {"type": "tool_result", "call_id": "c1", "status": "ok", "content": "done"}
+    done = Entry("call_result", {"call_id": "c1", "result": result})
+    await asyncio.gather(*(ledger.append(f"r{n}", [intent(f"r{n}", PAY, None), done]) for n in range(500)))
+    asked: list[int] = []
+    reading = ledger._reading  # type: ignore[attr-defined]
+
+    def counted(work: Any) -> Any:
+        def through(ask: Any) -> Any:
+            def one(sql: str, params: Any) -> Any:
+                rows = ask(sql, params)
+                asked.append(len(rows))
+                return rows
+
+            return work(one)
+
+        return reading(through)
+
+    ledger._reading = counted  # type: ignore[attr-defined]
+    wanted = {"principal": None, "tool": "pay", "arguments_hash": ledgers.arguments_hash("pay", PAY.arguments)}
+    assert await ledger.find_write(**wanted, run_id="new") is None
+    assert await ledger.find_write(**wanted, run_id="r7") is not None
+    assert sum(asked) == 1
+    await ledger.aclose()

@@ -119,6 +119,8 @@ class Executor:
             key or (lambda call: idempotency_key(run_id, call.id)),
         )
         batch = _Batch(self, _Caller(run_id, principal, extra), hooks)
+        if cancel is not None and cancel.is_set():
+            batch.cancel()
         work = asyncio.get_running_loop().create_task(batch.run(calls))
         watch = asyncio.get_running_loop().create_task(_watch(cancel, batch)) if cancel is not None else None
         cancelled: asyncio.CancelledError | None = None
@@ -147,10 +149,12 @@ class Executor:
         principal: Principal | None = None,
         key: str | None = None,
         extra: Mapping[str, Any] = EMPTY,
+        seconds: float | None = None,
     ) -> ToolResult | None:
         """What the tool's `lookup` says of a write whose outcome is unknown; None if it has none or does not know.
 
-        `key` is the idempotency key that the write was started with (that of run and call, if not given).
+        `key` is the idempotency key that the write was started with (that of run and call, if not given). The lookup
+        may take `seconds`, or else as long as the tool.
         """
         tool = self.toolbox.get(call.name)
         if tool is None or tool.lookup is None:
@@ -163,7 +167,7 @@ class Executor:
             logger=LOGGER.getChild(tool.name),
             extra=extra,
         )
-        seconds = tool.spec.timeout or self.timeout
+        seconds = seconds or tool.spec.timeout or self.timeout
         outcome = await lookup.ask(tool, call, context, threads=self.threads, seconds=seconds)
         limit = tool.spec.max_result or self.max_result
         return None if outcome is None else result_of(call, tool.spec, outcome, limit=limit)
@@ -297,7 +301,10 @@ class _Batch:
         result = result_of(call, spec, outcome, limit=limit)
         if result.status == "unknown_outcome":
             c = self._caller
-            found = await self._executor.look_up(call, run_id=c.run_id, principal=c.principal, key=key, extra=c.extra)
+            seconds = self._executor.grace if self._ground.stop.done() else None  # whoever cancels does not wait long
+            found = await self._executor.look_up(
+                call, run_id=c.run_id, principal=c.principal, key=key, extra=c.extra, seconds=seconds
+            )
             return found or result
         return result
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import json
 import logging
 import os
-import runpy
 import sys
+from contextlib import suppress
+from types import ModuleType
 from typing import Any, BinaryIO
 
+from callgate.executor._processes import IN_CHILD
 from callgate.results import to_json
 from callgate.tools import Tool, ToolContext
 from callgate.types import Principal
@@ -55,14 +58,28 @@ def _tell(pipe: BinaryIO, kind: str, value: Any) -> None:
 
 
 def _find(order: dict[str, Any]) -> Tool:
-    if order["main"]:
-        space = runpy.run_path(order["main"], run_name="__callgate_child__")
-        found: Any = space[order["name"]]
-    else:
-        found = importlib.import_module(order["module"])
-        for part in order["name"].split("."):
-            found = getattr(found, part)
+    found: Any = _module(order["module"], order["file"])
+    for part in order["name"].split("."):
+        found = getattr(found, part)
+    del os.environ[IN_CHILD]
     return found if isinstance(found, Tool) else Tool.from_function(found)
+
+
+def _module(name: str, file: str | None) -> ModuleType:
+    """The module as the other process knows it: imported by name, or read from its file if it was a script there."""
+    if name != "__main__":
+        with suppress(ImportError):
+            return importlib.import_module(name)
+    if file is None:
+        raise ImportError(f"the module {name} has no file")
+    name = "__callgate_child__" if name == "__main__" else name
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _run(tool: Tool, work: Any, tell: Any) -> Any:

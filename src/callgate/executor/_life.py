@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from types import GeneratorType
 from typing import Any
 
 from callgate.events import CallProgress
@@ -24,6 +26,8 @@ from callgate.executor._threads import Threads
 from callgate.tools import Tool, ToolContext
 from callgate.types import ToolCall
 
+MAX_REPORTS = 256
+"""Reports of a generator on their way to the loop; then it waits."""
 LOGGER = logging.getLogger("callgate.executor")
 
 
@@ -56,18 +60,19 @@ class Life:
         """Told what an abandoned call came to after all."""
         self._ground = ground
         self._tool = tool
-        self._call = call
+        self._wanted = call
         self._context = replace(context, cancelled=lambda: self._cancelled, report=self._report)
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
         self._over = False
+        self._reported = 0
 
     async def attempt(self) -> Outcome:
         """Runs the tool once. Raises `TooManyHung` or `NeverBegan` if it was certainly not begun."""
         self._cancelled = self._over = False
         try:
-            work = self._tool.prepare(self._call.arguments, self._context)
+            work = self._tool.prepare(self._wanted.arguments, self._context)
         except Exception as error:  # arguments that the tool's own types refuse: nothing was begun
             return Refused(error)
         try:
@@ -90,13 +95,12 @@ class Life:
                 self._loop.call_soon_threadsafe(self._arrived, ended, outcome)
 
         context = contextvars.copy_context()
-        run = self._iterate if self._tool.kind == "generator" else _call
-        job = self._ground.threads.start(lambda: context.run(run, work), done)
+        job = self._ground.threads.start(lambda: context.run(self._call, work), done)
         if job is None:
             raise TooManyHung
         while not ended.done():
             begun = job.begun
-            left = self._timeout if begun is None else begun + self._timeout - monotonic()
+            left = self._timeout if begun is None else begun + self._timeout - time.monotonic()
             if left <= 0:
                 break
             await self._wait(ended, left)
@@ -108,6 +112,8 @@ class Life:
                 break
         if ended.done():
             outcome = ended.result()
+            if isinstance(outcome, Returned) and inspect.isawaitable(outcome.value):  # it gave a coroutine
+                return await self._in_task(_awaited(outcome.value))
             return self._ended_without_value() if self._cancelled and _was_cancelled(outcome) else outcome
         self._cancelled = True
         job.abandon()
@@ -116,8 +122,13 @@ class Life:
         )
         return self._ended_without_value()
 
-    def _iterate(self, work: Callable[[], Any]) -> Any:
-        iterator: Iterator[Any] = work()
+    def _call(self, work: Callable[[], Any]) -> Any:
+        value = work()
+        if isinstance(value, GeneratorType):
+            return self._iterate(value)
+        return value
+
+    def _iterate(self, iterator: Generator[Any, None, Any]) -> Any:
         last: Any = None
         while not self._cancelled:
             try:
@@ -125,9 +136,9 @@ class Life:
             except StopIteration as stop:
                 return last if stop.value is None else stop.value
             self._report(last)
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            close()
+            while self._reported >= MAX_REPORTS and not self._over and not self._cancelled:
+                time.sleep(0.001)  # the loop is behind: the tool waits for it
+        iterator.close()
         raise asyncio.CancelledError
 
     def _arrived(self, ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
@@ -172,6 +183,7 @@ class Life:
         try:
             async for last in iterator:
                 self._report(last)
+                await asyncio.sleep(0)  # one that never waits must not keep the loop from cancelling it
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:
@@ -179,7 +191,7 @@ class Life:
         return last
 
     async def _process(self) -> Any:
-        return await run_in_process(self._tool, self._call.arguments, self._context, self._report)
+        return await run_in_process(self._tool, self._wanted.arguments, self._context, self._report)
 
     # --- both -----------------------------------------------------------------------------------------------------
 
@@ -194,12 +206,18 @@ class Life:
     def _report(self, value: Any) -> None:
         """Passes progress on, from any thread; after the end of the call there is none."""
         if not self._over:
+            self._reported += 1
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._ground.on_event, CallProgress(self._call.id, value))
+                self._loop.call_soon_threadsafe(self._tell, value)
+
+    def _tell(self, value: Any) -> None:
+        self._reported -= 1
+        if not self._over:
+            self._ground.on_event(CallProgress(self._wanted.id, value))
 
 
-def _call(work: Callable[[], Any]) -> Any:
-    return work()
+async def _awaited(value: Any) -> Any:
+    return await value
 
 
 async def _caught(work: Any) -> Outcome:

@@ -2,8 +2,9 @@
 
 One law: when `run_in_process` ends, however it ends, the process and everything it started are gone.
 
-The tool is found again in the new process by module and name, so it must stand at the top of a module. Arguments,
-progress and result travel as JSON, one line each; what the tool prints goes to standard error. Context variables do
+The tool is found again in the new process by its module's file and its name, so it must stand at the top of one; and
+that file is run there once more, so what it *does* must stand under `if __name__ == "__main__"`. Arguments, progress
+and result travel as JSON, one line each; what the tool prints goes to standard error. Context variables do
 not travel; of the `ToolContext` everything does but `cancelled`, for which the process is killed.
 """
 
@@ -26,6 +27,10 @@ MAX_LINE = 256_000_000
 """Bytes of one line from the process: beyond any result that could be kept."""
 
 
+IN_CHILD = "CALLGATE_CHILD"
+"""Set in the process of a tool until the tool was found."""
+
+
 class ProcessDied(Exception):
     """The process ended without a result."""
 
@@ -34,6 +39,11 @@ async def run_in_process(
     tool: Tool, arguments: Mapping[str, Any], context: ToolContext, report: Callable[[Any], None]
 ) -> Any:
     """The tool's result; what it raises there is raised here, as one of `errors.ToolFailure` or a RuntimeError."""
+    if IN_CHILD in os.environ:
+        raise RuntimeError(
+            f"{tool.name} was called while the file of a process tool was being read; what that file does belongs "
+            'under `if __name__ == "__main__"`'
+        )
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -42,6 +52,7 @@ async def run_in_process(
         stdout=asyncio.subprocess.PIPE,
         limit=MAX_LINE,
         start_new_session=True,
+        env={**os.environ, IN_CHILD: "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
         assert child.stdin is not None
@@ -76,12 +87,12 @@ def check_findable(tool: Tool) -> None:
 
 def _order(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
     function: Any = tool.function
-    main = sys.modules.get("__main__")
+    module = sys.modules.get(function.__module__)
     principal = context.principal
     return {
         "path": sys.path,
         "module": function.__module__,
-        "main": getattr(main, "__file__", None) if function.__module__ == "__main__" else None,
+        "file": os.path.abspath(module.__file__) if module is not None and module.__file__ else None,
         "name": function.__qualname__,
         "arguments": to_json(arguments),
         "principal": None if principal is None else {"id": principal.id, "grants": sorted(principal.grants)},

@@ -60,6 +60,9 @@ NO_EFFECT: frozenset[str] = frozenset(
 )
 """Statuses after which a write has certainly changed nothing, so that the model may ask for it afresh."""
 
+UNKNOWN: frozenset[str] = frozenset({"unknown_outcome", "timeout", "cancelled"})
+"""Statuses of a started write of which nobody knows how it ended."""
+
 
 @dataclass(slots=True, frozen=True)
 class RunInfo:
@@ -99,7 +102,7 @@ class Write:
     @property
     def unknown(self) -> bool:
         """Whether nobody knows if it took effect."""
-        return self.result is None or self.result.status in ("unknown_outcome", "timeout", "cancelled")
+        return self.result is None or self.result.status in UNKNOWN
 
     @property
     def without_effect(self) -> bool:

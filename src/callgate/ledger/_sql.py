@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from callgate.errors import LedgerError, RunBusy
 from callgate.ledger import _owners
 from callgate.ledger._entries import (
+    UNKNOWN,
     Lease,
     Line,
     Pruned,
@@ -57,15 +58,16 @@ TABLES: tuple[str, ...] = (
     ){strict}""",
     """CREATE TABLE writes (
         run_id TEXT NOT NULL, call_id TEXT NOT NULL, tool TEXT NOT NULL, arguments_hash TEXT NOT NULL,
-        idempotency_key TEXT NOT NULL, principal TEXT, at {real} NOT NULL, outcome {int}, settled_by TEXT,
+        idempotency_key TEXT NOT NULL, principal TEXT, at {real} NOT NULL, outcome {int}, status TEXT, settled_by TEXT,
         PRIMARY KEY (run_id, call_id)
     ){strict}""",
-    "CREATE INDEX writes_same ON writes (tool, arguments_hash)",
+    "CREATE INDEX writes_same ON writes (tool, arguments_hash, status)",
     """CREATE TABLE results (
         run_id TEXT NOT NULL, call_id TEXT NOT NULL, seq {int} NOT NULL, PRIMARY KEY (run_id, call_id)
     ){strict}""",
 )
-"""`outcome` and `seq` are numbers of entries: where the latest outcome of a write, the result of a call, stands."""
+"""`outcome` and `seq` are numbers of entries: where the latest outcome of a write, the result of a call, stands;
+`status` is that of the outcome, "open" while there is none."""
 
 _INFO = "run_id, started, updated, model, principal, prompt, reason, entries, size, owner, until"
 _WRITE = "w.run_id, w.call_id, w.tool, w.arguments_hash, w.idempotency_key, w.principal, w.at, w.settled_by, e.data"
@@ -201,13 +203,14 @@ class SqlStore:
         self, *, principal: str | None, tool: str, arguments_hash: str, run_id: str, key: str | None = None
     ) -> Write | None:
         """See `Ledger.find_write`."""
-        sql = (
-            f"SELECT {_WRITE}, r.owner, r.until {_FROM_WRITES} JOIN runs r ON r.run_id = w.run_id "
-            "WHERE w.tool = ? AND w.arguments_hash = ? ORDER BY w.at"
-        )
+        found = f"SELECT {_WRITE}, r.owner, r.until {_FROM_WRITES} JOIN runs r ON r.run_id = w.run_id WHERE"
+        mine = f"{found} w.run_id = ? AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.at"
+        unknown = ", ".join(f"'{status}'" for status in ("open", *UNKNOWN))
+        foreign = f"{found} w.tool = ? AND w.arguments_hash = ? AND w.status IN ({unknown}) ORDER BY w.at"
 
         def work(ask: Ask) -> list[tuple[Write, bool]]:
-            rows = ask(sql, (to_column(tool), arguments_hash))
+            same = (to_column(tool), arguments_hash)
+            rows = ask(foreign, same) + ask(mine, (to_column(run_id), *same))
             return [(_write_of(row[:-2]), self._is_held(ask, row[-2], row[-1])) for row in rows]
 
         return answering(await self._read(work), run_id=run_id, principal=principal, key=key)
@@ -392,8 +395,8 @@ def _index(ask: Ask, name: str, line: Line, seq: int, at: float) -> None:
         case "call_intent":
             principal = data.get("principal")
             ask(
-                "INSERT INTO writes (run_id, call_id, tool, arguments_hash, idempotency_key, principal, at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO writes (run_id, call_id, tool, arguments_hash, idempotency_key, principal, at, status)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, 'open')",
                 (
                     name,
                     to_column(str(data["call_id"])),
@@ -408,9 +411,9 @@ def _index(ask: Ask, name: str, line: Line, seq: int, at: float) -> None:
             call = to_column(str(data["call_id"]))
             settled = 1 if line.kind == "call_settled" else 0  # nothing but another settlement undoes one
             found = ask(
-                "UPDATE writes SET outcome = ?, settled_by = ? WHERE run_id = ? AND call_id = ?"
+                "UPDATE writes SET outcome = ?, status = ?, settled_by = ? WHERE run_id = ? AND call_id = ?"
                 " AND (settled_by IS NULL OR ? = 1) RETURNING call_id",
-                (seq, data.get("by") if settled else None, name, call, settled),
+                (seq, str(data["result"].get("status")), data.get("by") if settled else None, name, call, settled),
             )
             if settled and not found:
                 raise LedgerError(f"call {data['call_id']}: no write was started for it, so there is nothing to settle")

@@ -64,6 +64,7 @@ class Store(SqlStore):
         self._writing: sqlite3.Connection | None = None
         self._read_connection: sqlite3.Connection | None = None
         self._read_lock = threading.Lock()
+        self._inode = 0
         self._lock = threading.Lock()
         self._lock_file: int | None = None
         self._synchronous = ""
@@ -91,6 +92,9 @@ class Store(SqlStore):
                 raise
             self._writing = connection
             self._synchronous = ""
+            self._inode = os.stat(self.path).st_ino
+        elif _inode_of(self.path) != self._inode:
+            raise LedgerError(f"{self.path}: the file was removed or replaced while in use; restart the program")
         return self._writing
 
     @contextmanager
@@ -207,6 +211,13 @@ def _asking(connection: sqlite3.Connection) -> Ask:
         return execute(sql, params).fetchall()
 
     return ask
+
+
+def _inode_of(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _make_private(path: Path) -> None:

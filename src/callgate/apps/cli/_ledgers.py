@@ -90,5 +90,10 @@ def date(at: float) -> str:
 def brief(value: Any, limit: int) -> str:
     """A value on one line, cut."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """One line. Models and servers wrote parts of it, so nothing in it may steer the terminal."""
+    click.echo("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line), err=err)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from callgate.apps.cli._ledgers import brief, date, json_option, ledger_option, say_json, span, with_ledger
+from callgate.apps.cli._ledgers import brief, date, json_option, ledger_option, say, say_json, span, with_ledger
 from callgate.errors import ConfigError, LedgerError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def list_(
                 continue
             place = f"{line['run_id']} {line['call_id']}"
             said = f"{line['tool']} {brief(line['arguments'], 60)}"
-            click.echo(f"{place:40}  {date(line['at'])}  {status or 'running':16}  {said}")
+            say(f"{place:40}  {date(line['at'])}  {status or 'running':16}  {said}")
 
     with_ledger(where, work)
 
@@ -87,7 +87,7 @@ def settle(*, run_id: str, call_id: str, outcome: str | None, result: str | None
         await _settle(ledger, write, _told(write, outcome or "", result, note))
 
     with_ledger(where, work)
-    click.echo(f"run {run_id}, call {call_id}: settled as {outcome}")
+    say(f"run {run_id}, call {call_id}: settled as {outcome}")
 
 
 def _told(write: Write, outcome: str, result: str | None, note: str) -> ToolResult:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callgate.apps.cli._ledgers import json_option, ledger_option, say_json, size, span, with_ledger
+from callgate.apps.cli._ledgers import json_option, ledger_option, say, say_json, size, span, with_ledger
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def prune(older_than: str | None, max_size: str | None, with_unknown: bool, wher
         return await ledger.prune(older_than=age, max_size=most, keep_unknown=not with_unknown)
 
     pruned = with_ledger(where, work)
-    click.echo(f"removed {pruned.runs} runs, {pruned.entries} entries, {pruned.size} characters")
+    say(f"removed {pruned.runs} runs, {pruned.entries} entries, {pruned.size} characters")
 
 
 @command.command()
@@ -60,11 +60,11 @@ def verify(run_id: str | None, as_json: bool, where: str | None) -> None:
         say_json({**found, "problems": list(report.problems), "notes": list(report.notes)})
     else:
         for note in report.notes:
-            click.echo(f"note: {note}")
+            say(f"note: {note}")
         for problem in report.problems:
-            click.secho(f"wrong: {problem}", fg="red", err=True)
+            say(f"wrong: {problem}", err=True)
         state = f"{len(report.problems)} problems" if report.problems else "sound"
-        click.echo(f"{report.runs} runs, {report.entries} entries: {state}")
+        say(f"{report.runs} runs, {report.entries} entries: {state}")
     sys.exit(1 if report.problems else 0)
 
 

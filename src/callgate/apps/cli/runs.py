@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from callgate.apps.cli._ledgers import brief, date, json_option, ledger_option, say_json, with_ledger
+from callgate.apps.cli._ledgers import brief, date, json_option, ledger_option, say, say_json, with_ledger
 from callgate.apps.cli._options import Said, agent_of, shared
 from callgate.errors import LedgerError
 
@@ -43,7 +43,7 @@ def list_(limit: int, principal: str | None, reason: str | None, as_json: bool, 
             say_json(_info(info))
             continue
         state = info.reason or ("running" if info.owner else "cut off")
-        click.echo(f"{info.run_id}  {date(info.updated)}  {state:14}  {brief(info.prompt, 60)}")
+        say(f"{info.run_id}  {date(info.updated)}  {state:14}  {brief(info.prompt, 60)}")
 
 
 def _info(info: RunInfo) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def show(run_id: str, as_json: bool, where: str | None) -> None:
         if as_json:
             say_json({"seq": entry.seq, "at": entry.at, "kind": entry.kind, "data": dict(entry.data)})
         else:
-            click.echo(f"{entry.seq:4}  {date(entry.at)[11:]}  {entry.kind:13}  {_story(entry)}".rstrip())
+            say(f"{entry.seq:4}  {date(entry.at)[11:]}  {entry.kind:13}  {_story(entry)}".rstrip())
 
 
 def _story(entry: Entry) -> str:
@@ -152,7 +152,7 @@ def cancel(run_id: str, where: str | None) -> None:
             return "its process was asked to stop; what it has started will be recorded"
         return await _close(ledger, run_id)
 
-    click.echo(f"run {run_id}: {with_ledger(where, work)}")
+    say(f"run {run_id}: {with_ledger(where, work)}")
 
 
 async def _close(ledger: Ledger, run_id: str) -> str:

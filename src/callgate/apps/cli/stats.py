@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callgate.apps.cli._ledgers import json_option, ledger_option, say_json, span, with_ledger
+from callgate.apps.cli._ledgers import json_option, ledger_option, say, say_json, span, with_ledger
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,27 +58,29 @@ def command(since: str | None, by: str, log: bool, as_json: bool, where: str | N
 
 def _print(stats: Stats) -> None:
     runs = ", ".join(f"{count} {reason}" for reason, count in stats.runs.most_common()) or "none"
-    click.echo(f"runs: {runs}")
-    click.echo(
+    say(f"runs: {runs}")
+    say(
         f"requests: {stats.requests}, of which {stats.failed_requests} failed and {stats.unusable_answers} "
         f"gave an unusable answer; tokens: {dict(stats.usage) or 'not told'}"
     )
     for change, count in stats.ladder.most_common():
-        click.echo(f"protocol changed {change}: {count}")
+        say(f"protocol changed {change}: {count}")
     if not stats.calls.proposed:
-        click.echo("calls: none")
+        say("calls: none")
         return
     width = max(5, *(len(" ".join(key)) for key in stats.groups))
-    click.echo(f"\n{'calls':{width}}  proposed  effective  started  success  p50 s  p95 s")
+    click.echo()
+    say(f"{'calls':{width}}  proposed  effective  started  success  p50 s  p95 s")
     for key, calls in sorted(stats.groups.items(), key=lambda item: -item[1].proposed):
-        click.echo(_row(" ".join(key), calls, width))
+        say(_row(" ".join(key), calls, width))
     if len(stats.groups) > 1:
-        click.echo(_row("all", stats.calls, width))
+        say(_row("all", stats.calls, width))
     causes = ", ".join(f"{count} {status}" for status, count in stats.calls.causes.most_common())
     if causes:
-        click.echo(f"\nnot ok: {causes}")
+        click.echo()
+        say(f"not ok: {causes}")
     if stats.calls.mended:
-        click.echo(f"mended on the way: {stats.calls.mended}")
+        say(f"mended on the way: {stats.calls.mended}")
 
 
 def _row(name: str, calls: Calls, width: int) -> str:
