@@ -68,6 +68,7 @@ class TurnReader:
         self._numbers: dict[tuple[str, int], int] = {}
         self._settled: list[ToolCall | BadCall] = []
         self._ids: set[str] = set()
+        self._given: set[str] = set()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._strip = False
@@ -162,6 +163,7 @@ class TurnReader:
     def _count(self, call: ToolCall | BadCall, *, sound: bool) -> ToolCall | BadCall:
         if isinstance(call, ToolCall) and sound:
             call = replace(call, id=self._id(call))
+            self._given.add(call.id)
             self._calls.append(call)
             return call
         if isinstance(call, ToolCall):
@@ -172,7 +174,7 @@ class TurnReader:
         return call
 
     def _id(self, call: ToolCall) -> str:
-        taken = {c.id for c in self._calls}
+        taken = self._given
         if call.id and call.id not in taken:
             return call.id
         if call.id:

@@ -195,8 +195,11 @@ class Driver:
 
     def _show_all(self) -> bool:
         """Shows what nobody has seen yet, unless something of it must be written first."""
-        if self._writing.locked() or any(isinstance(c, Record) for step in self._unsaid for c in step.commands):
+        if self._writing.locked():
             return False
+        for step in self._unsaid:
+            if step.commands and any(isinstance(c, Record) for c in step.commands):
+                return False
         steps, self._unsaid = self._unsaid, []
         for step in steps:
             self._show(step)
@@ -255,7 +258,8 @@ class Driver:
             async with self._world.provider.stream(send.request) as stream:
                 async for deltas in stream:
                     begun = begun or bool(deltas)
-                    await self._pace.turn()
+                    if deltas and isinstance(deltas[-1], Finish):  # what follows is no small step
+                        await self._pace.turn()
                     step = self._tell(Received(deltas, self.now))
                     if step.commands:
                         return step

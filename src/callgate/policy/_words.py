@@ -95,8 +95,8 @@ class Limit(Protocol):
 class Advisor(Protocol):
     """A rule that has something to say to the model beside a result."""
 
-    def warning(self, record: CallRecord, before: Sequence[CallRecord], spec: ToolSpec | None) -> str | None:
-        """None: nothing."""
+    def advice(self, records: Sequence[CallRecord], since: int, specs: Mapping[str, ToolSpec]) -> Mapping[str, str]:
+        """Call id -> what the model is told beside its result, for the records from number `since` on."""
         ...
 
 

@@ -8,7 +8,7 @@ identical call with an identical result carries the warning, with `stop=4` the f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,16 +51,16 @@ class Rule(Own):
                 )
         return None
 
-    def warning(self, record: CallRecord, before: Sequence[CallRecord], spec: ToolSpec | None) -> str | None:
-        """What the model is told beside the result of `record`, if it is the repetition that is warned of."""
-        if not self.warn or _polls(spec) or record.result.status in UNCOUNTED:
-            return None
-        if streaks([*before, record]).get(signature(record.call), 0) != self.warn:
-            return None
-        return (
-            f"This is call number {self.warn} of {record.call.name} with the same arguments and the same result. "
-            "Another one will not bring anything new: use the result, do something else, or answer."
-        )
+    def advice(self, records: Sequence[CallRecord], since: int, specs: Mapping[str, ToolSpec]) -> Mapping[str, str]:
+        """A warning beside the result that is the repetition to be warned of."""
+        out: dict[str, str] = {}
+        for at, (record, count) in enumerate(zip(records, counts(records), strict=True)):
+            if at >= since and self.warn and count == self.warn and not _polls(specs.get(record.call.name)):
+                out[record.call.id] = (
+                    f"This is call number {count} of {record.call.name} with the same arguments and the same result. "
+                    "Another one will not bring anything new: use the result, do something else, or answer."
+                )
+        return out
 
 
 def signature(call: ToolCall) -> str:
@@ -68,17 +68,23 @@ def signature(call: ToolCall) -> str:
     return json.dumps([call.name, call.arguments], sort_keys=True, default=str)
 
 
-def streaks(records: Sequence[CallRecord]) -> dict[str, int]:
-    """Signature -> how many of its latest calls had one and the same result."""
-    counts: dict[str, int] = {}
-    results: dict[str, tuple[str, str]] = {}
+def counts(records: Sequence[CallRecord]) -> Iterator[int]:
+    """For each record: the how-manieth call it is with this signature and one and the same result; 0: uncounted."""
+    latest: dict[str, tuple[tuple[str, str], int]] = {}
     for record in records:
         if record.result.status in UNCOUNTED:
+            yield 0
             continue
         key, result = signature(record.call), (record.result.status, record.result.content)
-        counts[key] = counts.get(key, 0) + 1 if results.get(key) == result else 1
-        results[key] = result
-    return counts
+        before, count = latest.get(key, (result, 0))
+        count = count + 1 if before == result else 1
+        latest[key] = (result, count)
+        yield count
+
+
+def streaks(records: Sequence[CallRecord]) -> dict[str, int]:
+    """Signature -> how many of its latest calls had one and the same result."""
+    return {signature(r.call): count for r, count in zip(records, counts(records), strict=True) if count}
 
 
 def _polls(spec: ToolSpec | None) -> bool:

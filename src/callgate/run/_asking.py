@@ -240,6 +240,10 @@ class Asking:
             self._record_deltas()
         return self._partial
 
+    def forget(self) -> None:
+        """Something broke: what is half there is not touched any more."""
+        self._reader, self._raw = None, []
+
     # --- what can go wrong ----------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:

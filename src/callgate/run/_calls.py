@@ -85,7 +85,7 @@ class Calls:
         self._same: set[str] = set()
         self._tools: set[str] = set()
         self._judged: dict[str, int] = {}
-        self._passed: list[ToolCall] = []
+        self._passed: dict[str, ToolCall] = {}
         """Copies of the calls of this turn that were not denied, for rules to see."""
 
     # --- what is known --------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Calls:
         run.asking.accepted(reply, usable=bool(valid))
         run.phase = "calls"
         self._batch = Batch(checked)
-        self._passed = []
+        self._passed = {}
         self._before = len(self.finished)
         self._message = Message("assistant", reply.content, reply.reasoning, tuple(copied(c.call) for c in checked))
         if reply.content.strip():
@@ -190,8 +190,8 @@ class Calls:
     def _weigh(self, item: Item) -> None:
         """The verdict on a call, and what follows from it."""
         verdict = self._verdict(item)
-        if not isinstance(verdict, Deny) and all(call.id != item.call.id for call in self._passed):
-            self._passed.append(copied(item.call))
+        if not isinstance(verdict, Deny) and item.call.id not in self._passed:
+            self._passed[item.call.id] = copied(item.call)
         match verdict:
             case Deny(rule, reason):
                 self._settle(item, settled(item.call, "denied", f"denied by the rule {rule!r}: {reason}"))
@@ -214,7 +214,7 @@ class Calls:
             context = JudgeContext(
                 self._config.principal,
                 self.finished,
-                [call for call in self._passed if call.id != call_id],
+                [call for other, call in self._passed.items() if other != call_id],
                 self._run.now,
                 self._config.recent or _no_recent,
                 self._config.resolve,
@@ -355,21 +355,17 @@ class Calls:
         """Every call has its result: the turn enters the history."""
         assert self._batch is not None
         pairs: list[tuple[ToolResult, str]] = []
-        before = self.finished[: self._before]
+        first = len(self._ordered)
         for item in self._batch.items:
             assert item.result is not None
-            record = CallRecord(item.call, item.result, item.duration)
-            said = [item.result.content, *self._warnings(record, before)]
-            pairs.append((item.result, "\n\n".join(said)))
-            before.append(record)
-            self._ordered.append(record)
+            self._ordered.append(CallRecord(item.call, item.result, item.duration))
+        records = [*self.finished[: self._before], *self._ordered[first:]]
+        advice = [a.advice(records, self._before, self.checker.specs) for a in self._advisors]
+        for record in self._ordered[first:]:
+            told = [f"[{given[record.call.id]}]" for given in advice if record.call.id in given]
+            pairs.append((record.result, "\n\n".join([record.result.content, *told])))
         message, self._batch = self._message, None
         self._run.enter(self._run.history.turn(message, pairs))
-
-    def _warnings(self, record: CallRecord, before: list[CallRecord]) -> list[str]:
-        spec = self.checker.specs.get(record.call.name)
-        said = (advisor.warning(record, before, spec) for advisor in self._advisors)
-        return [f"[{text}]" for text in said if text]
 
     @property
     def in_flight(self) -> bool:

@@ -158,6 +158,7 @@ class Run:
             case Cancelled():
                 self._stop("cancelled", None, "cancel")
             case Broke(error):
+                self.asking.forget()
                 self.stopping = self.stopping or ("provider_error", error)
                 self._stop("provider_error", error, "broke")
             case Resumed():
