@@ -206,6 +206,8 @@ ENDS: dict[str, tuple[bytes, str]] = {
     "an error after the finish": (body(chunk(finish="stop"), {"error": "boom"}), "error"),
     "an error in the choice": (body({"choices": [{"error": {"message": "boom"}, "delta": {}}]}), "error"),
     "vLLM's error object": (body({"object": "error", "message": "boom", "code": 400}), "error"),
+    "words instead of a stream": (b"upstream connect error or disconnect", "error"),
+    "a whole answer that is cut": (b'{"choices":[{"message":{"content":"x"},"finish_rea', "interrupted"),
     "FastAPI's detail": (b'{"detail": "Not authenticated"}', "error"),
     "Gemini's list of errors": (b'[{\n  "error": {"code": 400, "message": "boom"}\n}]', "error"),
     "llama.cpp's error field": (b'error: {"code":500,"message":"boom"}\n\n', "error"),
@@ -247,6 +249,16 @@ def test_a_whole_answer_is_read_like_a_stream() -> None:
         reply = read(source.encode(), wire="openai")
         assert (reply.content, reply.reasoning, reply.finish) == ("hi", "hm", "tool_calls")
         assert seen(reply) == [("f", {"a": 1}), ("f", {"a": 2})]
+
+
+def test_a_whole_message_beside_an_empty_last_delta_is_not_said_twice() -> None:
+    last = {"index": 0, "delta": {}, "message": {"content": "hi"}, "finish_reason": "stop"}
+    assert read(body(chunk({"content": "hi"}), {"choices": [last]}), wire="openai").content == "hi"
+
+
+def test_one_call_in_place_of_a_list_is_a_call() -> None:
+    reply = read(body(chunk({"tool_calls": part("{}", name="f", index=0)}), chunk(finish="stop")), wire="openai")
+    assert seen(reply) == [("f", {})]
 
 
 def test_a_legacy_function_call_is_a_call() -> None:

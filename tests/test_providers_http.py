@@ -57,6 +57,40 @@ async def test_the_cuts_of_the_network_do_not_matter(size: int) -> None:
     assert asked.headers["authorization"] == f"Bearer {KEY}"
 
 
+async def test_an_address_may_have_a_query() -> None:
+    async with loopback(stream(HELLO)) as server:
+        provider = providers.open(f"{server.url}/?api-version=1#m")
+        await answer(provider)
+    assert server.asked[0].path == "/v1/chat/completions?api-version=1"
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("http://example.org/v1", "http://proxy:3128"),
+        ("http://127.0.0.1:1/v1", None),
+        ("http://localhost:1/v1", None),
+        ("http://inside.example/v1", None),
+    ],
+)
+def test_the_environments_proxy_is_used_but_not_for_this_machine(
+    url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://proxy:3128")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "inside.example")
+    assert providers.open(f"{url}#m").mouth._proxy == proxy  # type: ignore[attr-defined]
+    assert providers.open(f"{url}#m", proxy="").mouth._proxy is None  # type: ignore[attr-defined]
+
+
+async def test_a_proxy_is_asked_in_place_of_the_server() -> None:
+    async with loopback(stream(HELLO)) as server:
+        provider = providers.open("http://example.invalid/v1#m", proxy=f"http://127.0.0.1:{server.port}")
+        assert (await answer(provider)).content == "Hello"
+    assert server.asked[0].path == "http://example.invalid/v1/chat/completions"
+
+
 async def test_connections_are_used_again() -> None:
     async with loopback(stream(HELLO)) as server:
         provider = model(server)

@@ -55,10 +55,15 @@ SSE_CASES = {
     "invalid UTF-8 is replaced, not fatal": (b"data: a\xffb\n\n", [Record("a\ufffdb")]),
     "a JSON body instead of events": (
         b'  \n{\n "error": {"message": "no"}\n}\n',
-        [Record('{\n "error": {"message": "no"}\n}')],
+        [Record('{\n "error": {"message": "no"}\n}', cut=True)],
     ),
     "llama.cpp's error field": (b'data: a\n\nerror: {"code":500}\n\n', [Record("a"), Record('{"code":500}', "error")]),
     "a bare error in mid-stream": (b'data: a\n\n{"error":"x"}\n', [Record("a"), Record('{"error":"x"}', "error")]),
+    "words instead of events": (
+        b"upstream connect error\nor reset",
+        [Record("upstream connect error\nor reset", "error")],
+    ),
+    "a stream that is cut in its first word": (b"dat", []),
     "an unknown field": (b"foo: 1\ndata: a\n\n", [Record("a")]),
     "nothing": (b"", []),
 }

@@ -126,7 +126,9 @@ class SSE:
     2. A stream whose first line starts like JSON is no event stream but one JSON body (a gateway's error page, a
        server that ignored `stream`): it is one record.
     3. The field `error:` (llama.cpp) and a bare line of JSON that holds an "error" are records of the event "error".
-    4. An event that the end of the bytes cut off is still a record, marked `cut`.
+    4. An event that the end of the bytes cut off is still a record, marked `cut`; so is a JSON body, for nothing tells
+       whether it is whole.
+    5. A body of plain words without any event (a proxy's "upstream connect error") is a record of the event "error".
     """
 
     def __init__(self, *, limit: int = MAX_RECORD) -> None:
@@ -138,6 +140,8 @@ class SSE:
         self._event = b""
         self._body: list[bytes] | None = None  # rule 2
         self._begun = False
+        self._odd: list[bytes] = []
+        self._spoke = False
         self._between = True
         """Nothing of an event has come since the last one ended."""
 
@@ -214,6 +218,7 @@ class SSE:
         if colon and value[:1] == b" ":
             value = value[1:]
         if name == b"data":
+            self._spoke = True
             self._data.append(value)
             self._hold(len(line))
         elif name == b"event":
@@ -221,7 +226,10 @@ class SSE:
         elif name == b"error" or (line[:1] == b"{" and b'"error"' in line):  # rule 3
             if self._data:
                 self._dispatch(out)
+            self._spoke = True
             out.append(Record((value if name == b"error" else line).decode("utf-8", "replace"), "error"))
+        elif not self._spoke and b" " in name.strip() and len(self._odd) < 20:  # no field has a space in its name
+            self._odd.append(line[:500])
 
     def finish(self) -> list[Record]:
         """The bytes are over: the event that no blank line ended (rule 4), or the whole JSON body."""
@@ -229,7 +237,9 @@ class SSE:
         if rest := self._buffer.rest():
             self._line(rest, out)
         if self._body is not None:
-            out.append(Record(b"\n".join(self._body).decode("utf-8", "replace")))
+            out.append(Record(b"\n".join(self._body).decode("utf-8", "replace"), cut=True))
         elif self._data:
             self._dispatch(out, cut=True)
+        if self._odd and not self._spoke:  # rule 5
+            out.append(Record(b"\n".join(self._odd).decode("utf-8", "replace"), "error"))
         return out

@@ -186,7 +186,7 @@ class _Choice:
     def take(self, choice: dict[str, Any], out: list[Delta], *, whole: bool) -> None:
         """The deltas of one record's choice, put to `out`; `whole`: a `message` in it is the whole message."""
         delta = choice.get("delta")
-        if not delta:
+        if delta is None and "delta" not in choice:  # some repeat the whole message beside an empty last delta
             delta = choice.get("message")
             if isinstance(delta, dict):
                 self.whole = whole
@@ -217,8 +217,7 @@ class _Choice:
             else:
                 _parts(content, out)
         if calls := delta.get("tool_calls"):
-            if isinstance(calls, list):
-                out += self.calls.feed(calls, whole=self.whole)
+            out += self.calls.feed(calls if isinstance(calls, list) else [calls], whole=self.whole)
         elif legacy := delta.get("function_call"):
             out += self.calls.feed([{"index": "function_call", "function": legacy}])
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):

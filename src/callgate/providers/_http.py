@@ -97,7 +97,11 @@ class Mouth:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"base_url {base_url!r}: write http://host:port/path")
-        self.base_url = base_url.rstrip("/")
+        if parts.fragment:
+            raise ConfigError(f"base_url {base_url!r}: the model's name belongs into the model, after #")
+        self._root = f"{parts.scheme}://{parts.netloc}"
+        self.base_url = f"{self._root}{parts.path.rstrip('/')}"
+        self._query = f"?{parts.query}" if parts.query else ""  # Azure's api-version
         self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
         self.name = name
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "callgate", **headers}
@@ -170,9 +174,8 @@ class Mouth:
 
     async def ask(self, method: str, path: str, body: Any = None, *, model: str = "", root: bool = False) -> Any:
         """One whole exchange of JSON, for what is not streamed; `root`: the path is from the root of the server."""
-        parts = urlsplit(self.base_url)
-        base = f"{parts.scheme}://{parts.netloc}" if root else self.base_url
-        response = await self._answer(method, base + path, body, model)
+        url = f"{self._root if root else self.base_url}{path}{self._query}"
+        response = await self._answer(method, url, body, model)
         try:
             async with asyncio.timeout(self._network.timeout.idle):
                 data = await response.content.read(MAX_BODY)
@@ -189,7 +192,7 @@ class Mouth:
     @asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any], *, model: str = "") -> AsyncIterator[Stream]:
         """The bytes of an answer. What fails before the first of them is raised here."""
-        response = await self._answer("POST", self.base_url + path, body, model)
+        response = await self._answer("POST", f"{self.base_url}{path}{self._query}", body, model)
         stream = Stream(response, self)
         try:
             yield stream
