@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.utils import many
+from jsonschema import Draft202012Validator
 
 from callgate import compile_schema, mend
 
@@ -133,6 +134,18 @@ def test_every_proper_prefix_of_an_object_is_incomplete(value: Any, ascii_only: 
     for end in range(1, len(text)):
         assert mend(text[:end], ANY).outcome == "incomplete", text[:end]
     assert mend(text, ANY).outcome == "ok"
+
+
+@LAWS
+@given(st.data(), SCHEMAS, OBJECTS)
+def test_without_coercion_it_decides_as_the_reference_implementation_does(
+    data: st.DataObject, schema: dict[str, Any], value: Any
+) -> None:
+    """The official test suite is in no package of PyPI; the reference implementation passes it."""
+    value = data.draw(st.just(value) | from_schema(schema))
+    got = mend(value, schema)
+    untouched = got.outcome == "ok" and not got.coerced and same(got.value, value)
+    assert untouched == Draft202012Validator(schema).is_valid(value)
 
 
 WORDS = re.compile(r"[^\s\"'“”„‟＂‘’‚‛＇{}\[\]:,\\：，｛｝［］/*#`()._\-+\ufeff\u200b]+")

@@ -38,7 +38,7 @@ _OPENERS: Final = {"{": "{", "｛": "{", "[": "[", "［": "["}
 _CLOSERS: Final = {"}": "{", "｝": "{", "]": "[", "］": "["}
 _DOUBLE: Final = "“”„‟＂"
 _SINGLE: Final = "‘’‚‛＇"
-_QUOTES: Final = {'"': '"', "'": "'", **dict.fromkeys(_DOUBLE, _DOUBLE + '"'), **dict.fromkeys(_SINGLE, _SINGLE + "'")}
+_QUOTES: Final = {'"': '"', "'": "'", **dict.fromkeys(_DOUBLE, _DOUBLE), **dict.fromkeys(_SINGLE, _SINGLE)}
 _PLAIN: Final = {q: re.compile(rf"[^\\{''.join(ends)}]+") for q, ends in _QUOTES.items()}
 
 _ANY_QUOTE = f"\"'{_DOUBLE}{_SINGLE}"
@@ -54,9 +54,7 @@ def _key(opener: str, closer: str) -> str:
 
 _KEY = (
     "(?:"
-    + "|".join(
-        (_key('"', '"'), _key("'", "'"), _key(f"[{_DOUBLE}]", _DOUBLE + '"'), _key(f"[{_SINGLE}]", _SINGLE + "'"))
-    )
+    + "|".join((_key('"', '"'), _key("'", "'"), _key(f"[{_DOUBLE}]", _DOUBLE), _key(f"[{_SINGLE}]", _SINGLE)))
     + ")"
 )
 _AFTER_KEY = re.compile(rf"{_GAP}(?:\Z|[:：])")
