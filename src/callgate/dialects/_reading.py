@@ -315,6 +315,8 @@ class Reading:
         if call is None:
             return
         self.note(f"call {call.index} ({call.name or 'without a name'}): {reason}")
+        if reason == "truncated":  # what is left belongs to it: half an escape, half a marker
+            self.pos = len(self.buf)
         raw = "".join(call.parts) if text is None else text
         self.out.append(BadCall(call.index, call.id, call.name, raw, call.void or reason))
 

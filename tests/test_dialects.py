@@ -1,0 +1,137 @@
+"""The given cases of all dialects: the right result, and the same one for every cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from callgate import dialects
+from callgate.errors import UnknownDialect
+from callgate.types import ToolSpec
+from dialect_reading import (
+    CONFORMANCE,
+    bad_of,
+    calls_of,
+    check_streams,
+    cuts,
+    read,
+    read_with_problems,
+    reasoning_of,
+    rows,
+    spec_of,
+    text_of,
+)
+
+DIALECTS = rows("dialects.jsonl")
+TEMPLATES = rows("templates.jsonl")
+REPORTS = [row for row in rows("reports.jsonl") if row["area"] == "dialect"]
+FACTS = json.loads((CONFORMANCE / "dialect_facts.json").read_text(encoding="utf-8"))
+TEMPLATE_TOOLS = [
+    spec_of(tool) for tool in json.loads((CONFORMANCE / "template_tools.json").read_text(encoding="utf-8"))
+]
+
+Tools = Sequence[ToolSpec]
+
+
+def same_for_every_cut(dialect: str, text: str, tools: Tools, tail: str = "") -> None:
+    whole = read(dialect, [text], tools, tail)
+    check_streams(whole)
+    for chunks in cuts(text):
+        assert read(dialect, chunks, tools, tail) == whole, [len(chunk) for chunk in chunks]
+
+
+def exact(calls: Sequence[Any]) -> list[tuple[str, str]]:
+    """Names and arguments as JSON text: 1 is not true, and integers are exact."""
+    return [(call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls]
+
+
+def expected(calls: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(call["name"], json.dumps(call["arguments"], sort_keys=True)) for call in calls]
+
+
+@pytest.mark.parametrize("row", DIALECTS, ids=[row["id"] for row in DIALECTS])
+def test_case_of_a_dialect(row: dict[str, Any]) -> None:
+    """Each case of dialects.jsonl, whole, by characters, at every single cut, at random cuts."""
+    tools, tail, expect = [spec_of(tool) for tool in row["tools"]], row.get("prompt_tail", ""), row["expect"]
+    deltas = read(row["dialect"], [row["raw"]], tools, tail)
+    assert text_of(deltas) == expect["content"]
+    assert reasoning_of(deltas) == expect["reasoning"]
+    assert exact(calls_of(deltas)) == expected(expect["calls"])
+    for call, wanted in zip(calls_of(deltas), expect["calls"], strict=True):
+        assert "id" not in wanted or call.id == wanted["id"]
+    assert [bad.name for bad in bad_of(deltas)] == [bad["name"] for bad in expect.get("incomplete", [])]
+    same_for_every_cut(row["dialect"], row["raw"], tools, tail)
+
+
+@pytest.mark.parametrize(
+    "row", TEMPLATES, ids=[f"{row['template']}-{row['case']}-{n}" for n, row in enumerate(TEMPLATES)]
+)
+def test_what_a_template_renders(row: dict[str, Any]) -> None:
+    """Each text that a real chat template renders for known calls."""
+    deltas = read(row["dialect"], [row["raw"]], TEMPLATE_TOOLS, row["prompt_tail"])
+    assert text_of(deltas).strip() == row["expect_content"].strip()
+    assert reasoning_of(deltas).strip() == row["expect_reasoning"].strip()
+    assert exact(calls_of(deltas)) == expected(row["expect_calls"])
+    assert bad_of(deltas) == []
+    same_for_every_cut(row["dialect"], row["raw"], TEMPLATE_TOOLS, row["prompt_tail"])
+
+
+@pytest.mark.parametrize("row", REPORTS, ids=[row["id"] for row in REPORTS])
+def test_reported_fault(row: dict[str, Any]) -> None:
+    """Each publicly reported fault of a dialect's parser does not happen here."""
+    given, expect = row["input"], row["expect"]
+    tools = [spec_of(tool) for tool in given.get("tools", ())]
+    deltas, problems = read_with_problems(given["dialect"], [given["raw"]], tools)
+    assert text_of(deltas).strip() == expect.get("text", "").strip()
+    if expect.get("text_compare") != "stripped":
+        assert text_of(deltas) == expect.get("text", "")
+    if "reasoning" in expect:
+        assert reasoning_of(deltas).strip() == expect["reasoning"].strip()
+    assert expect.get("reasoning_contains", "") in reasoning_of(deltas)
+    assert exact(calls_of(deltas)) == expected(expect["calls"])
+    wanted = expect.get("incomplete_calls", [])
+    assert [bad.name for bad in bad_of(deltas)] == [bad["name"] for bad in wanted]
+    for bad, want in zip(bad_of(deltas), wanted, strict=True):
+        assert want.get("raw_contains", "") in bad.text
+    assert bool(problems) or not expect.get("diagnostics_include")
+    same_for_every_cut(given["dialect"], given["raw"], tools)
+    for chunks in given.get("reported_chunks", ()):
+        assert read(given["dialect"], chunks, tools) == deltas
+
+
+def test_every_dialect_of_the_facts_is_there() -> None:
+    """All 63, under exactly the names of the facts."""
+    assert sorted(dialects.names()) == sorted(fact["name"] for fact in FACTS)
+
+
+def test_an_unknown_dialect_is_refused_with_the_nearest_names() -> None:
+    with pytest.raises(UnknownDialect, match="hermes"):
+        dialects.get("hermess")
+
+
+def test_a_model_name_is_a_dialect() -> None:
+    """Ollama tags and repository names lead to the family's dialect."""
+    assert dialects.get("qwen3-coder:30b").name == "qwen_xml"
+    assert dialects.get("gpt-oss-20b").name == "harmony"
+
+
+AMBIGUOUS = {"hunyuan_a13b-02-think-answer", "ernie45-03-response"}
+"""Wrappers that only their own dialects may take away: `<answer>`, `<response>`."""
+
+
+@pytest.mark.parametrize("row", DIALECTS, ids=[row["id"] for row in DIALECTS])
+def test_the_automatic_dialect_reads_the_case_too(row: dict[str, Any]) -> None:
+    """`auto` finds the dialect from what is seen, and the cuts make no difference."""
+    tools, tail, expect = [spec_of(tool) for tool in row["tools"]], row.get("prompt_tail", ""), row["expect"]
+    deltas = read("auto", [row["raw"]], tools, tail)
+    check_streams(deltas)
+    if row["id"] not in AMBIGUOUS:
+        assert text_of(deltas).strip() == expect["content"].strip()
+        assert reasoning_of(deltas) == expect["reasoning"]
+        assert exact(calls_of(deltas)) == expected(expect["calls"])
+        assert [bad.name for bad in bad_of(deltas)] == [bad["name"] for bad in expect.get("incomplete", [])]
+    for chunks in cuts(row["raw"], every=False):
+        assert read("auto", chunks, tools, tail) == deltas
