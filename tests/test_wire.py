@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callgate.errors import LimitExceeded
-from callgate.wire import NDJSON, SSE, Record
+from callgate.wire import DONE, NDJSON, SSE, Record, dump_ndjson, dump_sse
 
 
 def read(make: type[SSE] | type[NDJSON], chunks: list[bytes]) -> list[Record]:
@@ -102,11 +102,11 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size
 @settings(deadline=None)
 @given(st.lists(TEXT, max_size=5), st.sampled_from(["\n", "\r\n", "\r"]), st.data())
 def test_what_is_framed_is_read_back(texts: list[str], end: str, data: st.DataObject) -> None:
-    body = "".join(f"data: {text}{end}{end}" for text in texts).encode()
+    body = b"".join(dump_sse(Record(text)) for text in texts).replace(b"\n", end.encode())
     places = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
     chunks = [body[a:b] for a, b in zip([0, *places], [*places, len(body)], strict=True)]
     assert read(SSE, chunks) == [Record(text) for text in texts]
-    lines = "".join(f"{json.dumps(text)}\n" for text in texts).encode()
+    lines = b"".join(dump_ndjson(Record(json.dumps(text))) for text in texts)
     assert [json.loads(r.data) for r in read(NDJSON, [lines[:7], lines[7:]])] == texts
 
 
@@ -138,3 +138,8 @@ def test_a_long_line_in_small_pieces_costs_no_square() -> None:
         framing.feed(piece)
     (record,) = framing.feed(b"\n\n")
     assert len(record.data) == 8 * 1024 * 1024
+
+
+def test_an_event_with_a_name_and_several_lines_is_read_back() -> None:
+    record = Record("a\nb", "error")
+    assert SSE().feed(dump_sse(record) + dump_sse(DONE)) == [record, DONE]

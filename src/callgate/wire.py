@@ -167,8 +167,10 @@ class SSE:
             end = whole.find(b"\n", at)
             self._line(whole[at:end], out)
             at = end + 1
-        if len(whole) > self._limit:
-            _check(out, self._limit)
+        if out:
+            self._spoke = True
+            if len(whole) > self._limit:
+                _check(out, self._limit)
         return out
 
     def _plain(self, whole: bytes, at: int, out: list[Record]) -> int:
@@ -218,7 +220,6 @@ class SSE:
         if colon and value[:1] == b" ":
             value = value[1:]
         if name == b"data":
-            self._spoke = True
             self._data.append(value)
             self._hold(len(line))
         elif name == b"event":
@@ -226,9 +227,8 @@ class SSE:
         elif name == b"error" or (line[:1] == b"{" and b'"error"' in line):  # rule 3
             if self._data:
                 self._dispatch(out)
-            self._spoke = True
             out.append(Record((value if name == b"error" else line).decode("utf-8", "replace"), "error"))
-        elif not self._spoke and b" " in name.strip() and len(self._odd) < 20:  # no field has a space in its name
+        elif b" " in name.strip() and len(self._odd) < 20:  # no field has a space in its name
             self._odd.append(line[:500])
 
     def finish(self) -> list[Record]:
@@ -240,6 +240,24 @@ class SSE:
             out.append(Record(b"\n".join(self._body).decode("utf-8", "replace"), cut=True))
         elif self._data:
             self._dispatch(out, cut=True)
-        if self._odd and not self._spoke:  # rule 5
+        if self._odd and not self._spoke and not out:  # rule 5
             out.append(Record(b"\n".join(self._odd).decode("utf-8", "replace"), "error"))
         return out
+
+
+# --- the other way ------------------------------------------------------------------------------------------------
+
+DONE = Record("[DONE]")
+"""How a stream of chat completions ends."""
+
+
+def dump_sse(record: Record) -> bytes:
+    """A record as a server-sent event. (A record of text without line ends comes back as it was.)"""
+    head = f"event: {record.event}\n" if record.event else ""
+    lines = record.data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return (head + "".join(f"data: {line}\n" for line in lines) + "\n").encode("utf-8", "replace")
+
+
+def dump_ndjson(record: Record) -> bytes:
+    """A record as a JSON line; JSON text has no line ends of its own."""
+    return record.data.encode("utf-8", "replace") + b"\n"
