@@ -20,6 +20,7 @@ PROMPTS = (
     "Where is parcel P-1003?",
     "Search the documentation for how to cancel a run.",
     "Calculate (3 + 4) / 5.",
+    "Describe the sea in one sentence.",
 )
 
 HONEST = """\

@@ -71,7 +71,7 @@ _BINARY: dict[str, tuple[int, Callable[[Fraction, Fraction], Fraction]]] = {
 _SIGN = 3
 _CONSTANTS = {"pi": Fraction(math.pi), "e": Fraction(math.e)}
 _FUNCTIONS: dict[str, tuple[range, Callable[..., Fraction]]] = {  # how many arguments, and what to do with them
-    "abs": (range(1, 2), abs),
+    "abs": (range(1, 2), Fraction.__abs__),
     "ceil": (range(1, 2), lambda x: Fraction(math.ceil(x))),
     "floor": (range(1, 2), lambda x: Fraction(math.floor(x))),
     "log": (range(1, 3), lambda x, base=Fraction(math.e): Fraction(math.log(x, base))),

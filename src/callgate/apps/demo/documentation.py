@@ -19,7 +19,7 @@ from callgate.errors import NotFound
 from callgate.tools import tool
 
 FOUND = 3
-EXCERPT = 300
+EXCERPT = 160
 """Characters of each section that are quoted."""
 _WORD = re.compile(r"[a-z0-9]+")
 _CODE = re.compile(r"```.*?(```|\Z)|^(\||    )[^\n]*$", re.DOTALL | re.MULTILINE)
