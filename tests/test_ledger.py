@@ -322,6 +322,9 @@ async def test_a_lease_of_a_dead_process_is_free_at_once_and_one_of_another_mach
 async def test_a_held_lease_is_renewed_and_hears_of_a_wish_to_cancel(open_store: Opener) -> None:
     ledger = open_store()
     async with ledgers.hold(ledger, "r", seconds=0.4) as held:
+        assert await ledger.run("r") is None
+        await ledger.append("r", [started()], fence=held.fence)
+        assert (await ledger.run("r")).owner == held.lease.owner  # type: ignore[union-attr]
         await asyncio.sleep(0.6)
         with pytest.raises(RunBusy):
             await open_store().lease("r")

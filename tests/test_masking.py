@@ -32,6 +32,11 @@ SECRETS = [
     ("password: 'hunter2'", "password: '[masked]'"),
     ('{"api_key": "abc123", "n": 1}', '{"api_key": "[masked]", "n": 1}'),
     (r"{\"password\":\"hunter2\"}", r"{\"password\":\"[masked]\"}"),
+    ("<parameter=password>\nhunter2\n</parameter>", "<parameter=password>\n[masked]\n</parameter>"),
+    ('<parameter name="api_key">abc</parameter>', '<parameter name="api_key">[masked]</parameter>'),
+    ("<password>two words</password>", "<password>[masked]</password>"),
+    ("call:login{password:<escape>hunter2<escape>}", "call:login{password:<escape>[masked]<escape>}"),
+    ("mysql --password hunter2 -h db", "mysql --password [masked] -h db"),
     (
         "-----BEGIN RSA PRIVATE KEY-----\nMIIB\nabc=\n-----END RSA PRIVATE KEY-----\nafter",
         "[masked]\nafter",
@@ -48,6 +53,7 @@ INNOCENT = [
     "http://example.org:8080/a@b",
     "mailto:someone@example.org",
     "ASIAN food, AKIA",
+    "the <password> tag, and --password --user bob",
 ]
 
 

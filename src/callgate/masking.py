@@ -30,7 +30,8 @@ NAMES: frozenset[str] = frozenset(
 _SEPARATORS = re.compile(r"[\s_.\-]+")
 _BARE = {ord(c): None for c in " \t_.-"}
 
-_NAMED = r"(?:\b|_)(?:password|passwd|pwd|secret|api[_\-]?key|access[_\-]?token|auth[_\-]?token)"
+_FIELD = r"(?:password|passwd|pwd|secret|api[_\-]?key|access[_\-]?token|auth[_\-]?token)"
+_NAMED = rf"(?:\b|_){_FIELD}"
 _VALUE = r"(?!\[masked\])[^\s\"'&,;\\{}\[\]()<>]{3,}"
 _NAMED_HINTS = ("passw", "pwd", "secret", "api", "token")
 
@@ -60,6 +61,13 @@ _LOOKS: tuple[tuple[tuple[str, ...], str], ...] = (
         r"(?P<a>\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@\"'<>]{0,100}:)(?!\[masked\])[^\s/@\"'<>{}\\,]{1,200}(?=@)",
     ),
     (_NAMED_HINTS, rf"(?P<a>{_NAMED}\s{{0,3}}[=:]\s{{0,3}}[\"']?){_VALUE}"),
+    (_NAMED_HINTS, rf"(?P<a>--{_FIELD} )(?!-){_VALUE}"),  # on a command line
+    # as parameters of calls in XML, and as strings in the family markup of others
+    (
+        _NAMED_HINTS,
+        rf"(?P<a>[=<\"']{_FIELD}[\"']?>(?:\s|\\n){{0,4}}+)(?!\s|\\n)(?!\[masked\])[^<>\"'\\]{{1,200}}?(?=(?:\s|\\n){{0,4}}<)",
+    ),
+    (_NAMED_HINTS, rf"(?P<a>{_NAMED}[\"']?:<(?:escape|\|\\?[\"']\|)>){_VALUE}"),
     # in JSON: only a string, so that it stays JSON
     (_NAMED_HINTS, rf"(?P<a>{_NAMED}\\?[\"']\s{{0,3}}:\s{{0,3}}\\?[\"']){_VALUE}"),
 )

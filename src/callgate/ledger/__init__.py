@@ -91,7 +91,7 @@ class Ledger(Protocol):
         ...
 
     async def run(self, run_id: str) -> RunInfo | None:
-        """What is known of one run."""
+        """What is known of one run; None if nothing of it was ever recorded, though somebody may hold its lease."""
         ...
 
     async def runs(

@@ -141,7 +141,7 @@ def answering(
 
 def is_prunable(info: RunInfo, unknown: bool, keep_unknown: bool) -> bool:
     """Whether a run that nobody carries out may be removed at all."""
-    return info.entries > 0 and not (unknown and keep_unknown)
+    return not (unknown and keep_unknown)
 
 
 def pick_prunable(

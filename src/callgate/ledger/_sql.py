@@ -161,7 +161,7 @@ class SqlStore:
 
     async def run(self, run_id: str) -> RunInfo | None:
         """See `Ledger.run`."""
-        sql = f"SELECT {_INFO} FROM runs WHERE run_id = ?"
+        sql = f"SELECT {_INFO} FROM runs WHERE run_id = ? AND entries > 0"
         found = await self._read(lambda ask: [self._info(ask, row) for row in ask(sql, (to_column(run_id),))])
         return found[0] if found else None
 
@@ -169,7 +169,7 @@ class SqlStore:
         self, *, limit: int = 50, principal: str | None = None, reason: str | None = None, before: float | None = None
     ) -> list[RunInfo]:
         """See `Ledger.runs`."""
-        where, params = ["1 = 1"], list[Any]()
+        where, params = ["entries > 0"], list[Any]()
         if principal is not None:
             where.append("principal = ?")
             params.append(to_column(principal))

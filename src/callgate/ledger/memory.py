@@ -85,7 +85,9 @@ class Store:
     async def run(self, run_id: str) -> RunInfo | None:
         """See `Ledger.run`."""
         kept = self._runs.get(run_id)
-        return replace(kept.info, owner=kept.owner if self._is_held(kept) else None) if kept else None
+        if kept is None or not kept.rows:
+            return None
+        return replace(kept.info, owner=kept.owner if self._is_held(kept) else None)
 
     async def runs(
         self, *, limit: int = 50, principal: str | None = None, reason: str | None = None, before: float | None = None
