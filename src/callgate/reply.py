@@ -102,16 +102,27 @@ class TurnReader:
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
         """What of these is now certain. After `Finish` nothing counts any more."""
         out: list[Delta] = []
+        text: list[str] = []
         for delta in deltas:
             if self._finish is not None:
-                break
-            if isinstance(delta, TextDelta) and self._machine is not None:
-                self._take(self._machine.feed(delta.text), "text", out)
-            elif isinstance(delta, Finish):
+                return out
+            if self._machine is not None and isinstance(delta, TextDelta):
+                text.append(delta.text)  # what came in one piece is read in one piece
+                continue
+            if text:
+                self._read(text, out)
+            if isinstance(delta, Finish):
                 self._end(delta, out)
             else:
                 self._take((delta,), "wire", out)
+        if text:
+            self._read(text, out)
         return out
+
+    def _read(self, text: list[str], out: list[Delta]) -> None:
+        assert self._machine is not None
+        self._take(self._machine.feed(text[0] if len(text) == 1 else "".join(text)), "text", out)  # rule 1
+        text.clear()
 
     def _take(self, deltas: Iterable[Delta], source: str, out: list[Delta]) -> None:
         for delta in deltas:
