@@ -20,7 +20,7 @@ from callgate.dialects._plan import Rule
 from callgate.dialects._python import gemma_object, keywords, python_calls
 from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, JsonArgs, JsonItems, Literals, Params, Raw
-from callgate.dialects._take import WORD, Broken, Cut, Parse, accept, char, look, peek, spaces, until
+from callgate.dialects._take import BLANK, WORD, Broken, Cut, Parse, accept, char, look, peek, spaces, until
 
 _NAME: Final = re.compile(r"[\w.\-:/@$#]+\Z")
 
@@ -41,6 +41,8 @@ def read_calls(r: Reading, rule: Rule, hold: Hold) -> Parse[bool]:
         flags.add("recovered")
     if not isinstance(calls.payload, Raw) and calls.name != "attributes":
         yield from _repeated(r, r.marks(calls.open), flags)
+    if calls.or_items and (yield from peek(r)) in ("{", "["):
+        return (yield from items(r, _as_items(calls), hold, flags))
     if not (yield from one_call(r, calls, hold, flags)):
         return False
     if r.call is not None:
@@ -180,7 +182,8 @@ def _header(r: Reading, calls: Calls) -> Parse[dict[str, str]]:
             found = yield from attributes(r, markers)
             fields |= {"name": found.get("name", found.get("tool", ""))}
         else:
-            fields[field] = (yield from until(r, markers, shape=WORD)).strip()
+            shape = BLANK if field.startswith("_") else WORD
+            fields[field] = (yield from until(r, markers, shape=shape)).strip()
         which, end = markers.at(r.buf, r.pos, r.over)
         ending = tuple(ends)[which]
         if not ending.startswith("&"):
@@ -219,8 +222,8 @@ def _check_start(r: Reading, calls: Calls, fields: dict[str, str]) -> Parse[None
         here = yield from peek(r)
         if here == "":
             raise Cut
-        if here != "{" and not (calls.fence and here == "`"):
-            raise Broken
+        if here != "{" and not (calls.fence and here == "`") and (yield from look(r, r.marks(calls.close))) < 0:
+            raise Cut if r.over and r.pos >= len(r.buf) else Broken
     elif isinstance(payload, Params) and not fields["end"].endswith("/>"):
         yield from starts_params(r, calls)
 
@@ -257,8 +260,10 @@ def _json_arguments(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
             r.fragment("{}")
         else:
             yield from plain_text(r, calls, payload)
+    elif not fenced and (yield from look(r, r.marks(calls.close))) >= 0:
+        r.fragment("{}")  # policy S: no arguments at all
     else:
-        raise Cut if here == "" else Broken
+        raise Cut if r.over and r.pos >= len(r.buf) else Broken
     if fenced:
         yield from peek(r)
         yield from fence_end(r)

@@ -20,6 +20,8 @@ from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek
 HEADER: Final = 512
 """Characters of a header."""
 
+_LOST: Final = "analysis"
+_LOST_REASONING: Final = State([Rule(CLOSE, "assistantfinal", region=0)], suffix=False, reasoning=True)
 _TAGGED_BODIES: Final = {"<atem:": "glimmer_atem", "<rfl:": "beam"}
 _TO: Final = re.compile(r"\bto=([^\s<|]+)")
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*([\w\-]*)")
@@ -36,6 +38,8 @@ def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[bool]:
     own = hold if hold is not None else r.hold(r.pos)
     body = r.marks(channels.body)
     try:
+        if at_start and "<|message|>" in channels.body and (yield from _lost_tokens(r, own)):
+            return True
         if channels.recipient:
             name = (yield from until(r, body, shape=_NAME)).strip()
             if not name:
@@ -62,6 +66,22 @@ def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[bool]:
     if channels.space and (yield from char(r)) == " ":
         r.pos += 1
     yield from _route(r, channels, head)
+    return True
+
+
+def _lost_tokens(r: Reading, hold: Hold) -> Parse[bool]:
+    """A server that drops special tokens leaves `analysis…assistantfinal…`: no blank after the first word tells."""
+    while len(r.buf) - r.pos <= len(_LOST) and not r.over:
+        if not _LOST.startswith(r.buf[r.pos :]):
+            return False
+        yield
+    rest = r.buf[r.pos : r.pos + len(_LOST) + 1]
+    if not rest.startswith(_LOST) or not rest[len(_LOST) :].isalpha():
+        return False
+    r.pos += len(_LOST)
+    r.commit(hold)
+    r.note("the special tokens of the message are missing: read by the words they left")
+    r.state = _LOST_REASONING
     return True
 
 

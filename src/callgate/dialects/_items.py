@@ -239,6 +239,8 @@ def _guarded_rest(r: Reading, calls: Calls, *, listed: bool, fenced: bool) -> Pa
                 r.say(gap)
                 r.release(hold)
                 yield from _rest_of_value(r, text[text.index("{") :])
+                if listed:
+                    continue
                 return
             except Cut:
                 r.say(gap)

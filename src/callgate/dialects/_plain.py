@@ -16,7 +16,7 @@ from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, JsonArgs, JsonItems, Literals
 from callgate.dialects._take import WORD, Broken, Cut, Parse, accept, char, look, peek, until
 from callgate.dialects._values import types_of
-from callgate.jsonstream import load_object, quote
+from callgate.jsonstream import DECODE_ERRORS, load, load_object, quote
 
 CODE_TOOLS: Final = ("code_interpreter", "python")
 _NEWLINE: Final = marks(("\n",))
@@ -83,13 +83,39 @@ def guess_name(r: Reading, text: str) -> str | None:
     return fits[0] if len(fits) == 1 else None
 
 
+def unquoted(text: str) -> str:
+    """A JSON string's text; any other text as it is."""
+    try:
+        value = load(text)
+    except DECODE_ERRORS:
+        return text
+    return value if isinstance(value, str) else text
+
+
 def plain_text(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
     """One line, or all up to the closer, as a string argument."""
     key = text_parameter(r, payload)
-    if key is None and r.call is not None:
-        r.call.void = "malformed"
     closers = _NEWLINE if payload.to_line else closers_of(r, calls)
-    yield from raw_text(r, closers, key or "", needed=not payload.to_line, trim=True)
+    if key is not None and not (payload.to_line and (yield from peek(r)) == '"'):
+        yield from raw_text(r, closers, key, needed=not payload.to_line, trim=True)
+        return
+    parts: list[str] = []
+    while True:
+        which, start, _ = closers.find(r.buf, r.pos, r.over)
+        parts.append(r.buf[r.pos : start])
+        r.pos = start
+        if which >= 0 or r.over:
+            break
+        yield
+    text = "".join(parts).strip()
+    if key is not None:
+        r.fragment(f'{{"{quote(key)}":"{quote(unquoted(text))}"}}')
+    elif text in ("None", "null"):
+        r.fragment("{}")
+    else:
+        if r.call is not None:
+            r.call.void = "malformed"
+        r.fragment(text)
 
 
 def guessed(r: Reading, id: str | None, flags: set[str]) -> Parse[None]:
@@ -139,6 +165,7 @@ def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
         except Broken:
             yield from resync(r, calls)
             return
+    yield from accept(r, closers_of(r, calls))
     yield from after_call(r, calls)
 
 

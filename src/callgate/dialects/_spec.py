@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias
 Texts: TypeAlias = tuple[str, ...]
 Header: TypeAlias = Mapping[str, Mapping[str, str]]
 """For each field the markers that may end it, and which field comes next: "" is the payload. A marker written with a
-leading "&" is not consumed (it belongs to what follows). The first field listed is the first in the text."""
+leading "&" is not consumed (it belongs to what follows). The first field listed is the first in the text; one whose
+name begins with "_" holds nothing."""
 
 NAME_KEYS: Texts = ("name", "tool", "tool_name")
 ARGS_KEYS: Texts = ("arguments", "parameters", "args")
@@ -138,6 +139,8 @@ class Calls:
     """The payload may stand in a code fence."""
     name: Literal["plain", "attributes", "kimi", "code", "double"] = "plain"
     """How the header's name is read: as it is; among attributes; `functions.NAME:N`; the code tool; `x.x` is x."""
+    or_items: bool = False
+    """JSON objects with names may stand in place of header and payload."""
     known: bool = False
     """Only a known tool's name makes this opener a call."""
     closed_by_end: bool = False

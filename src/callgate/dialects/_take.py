@@ -22,7 +22,7 @@ NAME_LIMIT: Final = 256
 ANYTHING: Final = re.compile(r"[\s\S]*+")
 WORD: Final = re.compile(r"\s*+[\w.\-:/@$#]*+\s*+")
 """One word with white space around it."""
-LINE: Final = re.compile(r"[^\n]*+")
+BLANK: Final = re.compile(r"\s*+")
 
 
 class Cursor(Protocol):

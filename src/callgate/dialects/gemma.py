@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callgate.dialects._spec import Calls, Dialect, Literals, Region
 
-_CALL = {"call": {"call:": "name"}, "name": {"&{": ""}}
+_CALL = {"_": {"call:": "name"}, "name": {"&{": ""}}
 
 DIALECTS = (
     Dialect(

@@ -8,7 +8,10 @@ DIALECTS = (
     Dialect(
         "mistral_list",
         "Mistral 7B v0.3, Nemo, Large 2, Mixtral (pre-v11 tokenizers)",
-        calls=(Calls(JsonItems(several=False), open=("[TOOL_CALLS]",)),),
+        calls=(
+            Calls(JsonItems(several=False), open=("[TOOL_CALLS]",)),
+            Calls(JsonItems(), guard=True),  # a required call comes without its marker
+        ),
         drop=("</s>",),
     ),
     Dialect(
@@ -18,6 +21,7 @@ DIALECTS = (
             Calls(
                 JsonArgs(),
                 open=("[TOOL_CALLS]",),
+                or_items=True,
                 header={"name": {"[CALL_ID]": "id", "[ARGS]": "", "&{": ""}, "id": {"[ARGS]": "", "&{": ""}},
             ),
         ),

@@ -17,7 +17,7 @@ def _calls(outer: str, params: Params) -> Calls:
     )
 
 
-_PARAMETER = Params(open=("<parameter=",), close=("</parameter>",), trim="each")
+_PARAMETER = Params(open=("<parameter=",), close=("</parameter>",), trim="each", json_body=True)
 
 DIALECTS = (
     Dialect(

@@ -34,9 +34,9 @@ DIALECTS = (
                 close=("<|plamo:end_tool_arguments:plamo|>",),
                 inner=("<|plamo:end_tool_request:plamo|>",),
                 header={
-                    "before": {"<|plamo:begin_tool_name:plamo|>": "name"},
-                    "name": {"<|plamo:end_tool_name:plamo|>": "between"},
-                    "between": {"<|plamo:begin_tool_arguments:plamo|>": "arguments"},
+                    "_before": {"<|plamo:begin_tool_name:plamo|>": "name"},
+                    "name": {"<|plamo:end_tool_name:plamo|>": "_between"},
+                    "_between": {"<|plamo:begin_tool_arguments:plamo|>": "arguments"},
                     "arguments": {"<|plamo:constrain|>": "kind", "<|plamo:msg|>": "", "&{": ""},
                     "kind": {"<|plamo:msg|>": "", "&{": ""},
                 },
