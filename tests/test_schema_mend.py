@@ -303,6 +303,13 @@ def test_a_reference_that_leads_nowhere_constrains_nothing_and_is_noted(schema: 
     assert any(word in note for note in got.notes), got.notes
 
 
+def test_a_schema_may_refer_to_itself_by_its_own_name() -> None:
+    name = "https://example.com/order"
+    schema = {**object_of(n={"$ref": f"{name}#/$defs/N"}, sub={"$ref": name}), "$id": name, "$defs": {"N": INT}}
+    got = mend({"n": "1", "sub": {"n": "2"}}, schema)
+    assert (got.value, got.notes) == ({"n": 1, "sub": {"n": 2}}, [])
+
+
 def test_properties_may_be_called_like_keywords() -> None:
     names = {"$ref": STR, "$id": STR, "default": {"$ref": "#/$defs/N"}, "enum": INT, "properties": INT, "title": STR}
     schema = {**object_of(**names), "$defs": {"N": INT}, "additionalProperties": False}
@@ -323,6 +330,17 @@ def test_pointers_of_odd_names_work_in_the_schema_and_in_the_answer() -> None:
 def test_what_is_no_schema_is_an_error_of_the_caller(schema: Any) -> None:
     with pytest.raises(ConfigError, match=r"^schema: "):
         compile_schema(schema)
+
+
+def test_an_error_in_a_schema_says_where() -> None:
+    with pytest.raises(ConfigError, match=r"^schema: /properties/a~1b/minLength: "):
+        compile_schema(object_of(**{"a/b": {"minLength": -1}}))
+
+
+def test_odd_parts_of_a_schema_do_not_disturb_the_errors() -> None:
+    schema = object_of(a={"anyOf": [True, {"type": "integer"}], "type": "integer"}, b={"allOf": [False]})
+    got = mend({"a": "x", "b": 1}, schema)
+    assert [pointer for pointer, _ in got.errors] == ["/a", "/b"]
 
 
 def test_a_schema_has_limits() -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 
 import pydantic
 import pytest
-from typing_extensions import TypedDict
+from typing_extensions import Doc, TypedDict
 
 from callgate import Tool, compile_schema, mend, tool
 from callgate.errors import ToolError
@@ -186,6 +186,19 @@ def test_docstrings_of_four_styles_describe_the_parameters(text: str) -> None:
     made = Tool.from_function(add)
     assert made.spec.description == "Sum."
     assert [p["description"] for p in made.spec.parameters["properties"].values()] == ["the first", "the second"]
+
+
+def test_annotated_texts_are_descriptions_and_win_over_the_docstring() -> None:
+    def f(a: Annotated[str, "Its name."], b: Annotated[int, Doc("How many."), pydantic.Field(ge=1)], c: str) -> None:
+        """Does.
+
+        Args:
+            a: not this
+            c: The rest.
+        """
+
+    properties = Tool.from_function(f).spec.parameters["properties"]
+    assert [part["description"] for part in properties.values()] == ["Its name.", "How many.", "The rest."]
 
 
 class Service:

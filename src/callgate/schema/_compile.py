@@ -141,7 +141,10 @@ def _validator(schema: Any, **options: Any) -> Any:
         return rs.validator_for(
             schema, offline=True, pattern_options=rs.FancyRegexOptions(backtrack_limit=BACKTRACKS), **options
         )
-    except (rs.ValidationError, rs.ReferencingError, ValueError, TypeError) as error:
+    except rs.ValidationError as error:
+        where = "".join(f"/{escape(str(part))}" for part in error.instance_path)
+        raise ConfigError(f"schema: {where + ': ' if where else ''}{error.message}") from error
+    except (rs.ReferencingError, ValueError, TypeError) as error:
         raise ConfigError(f"schema: {str(error).splitlines()[0]}") from error
 
 
@@ -179,24 +182,35 @@ class _Safe:
             if not isinstance(key, str):
                 raise ConfigError(f"schema: the key {key!r} is no text")
             keyword = not (names or data)
+            if keyword and key in ("$id", "id") and node is self.source and isinstance(value, str):
+                continue  # without a base all references are local, and those to the schema itself are made so
             if keyword and (reason := self._refused(key, value, node)):
                 self.notes.append(f"schema: {key} {value!r} {reason}; it constrains nothing")
                 continue
+            if keyword and key == "$ref" and isinstance(value, str):
+                value = self._local(value)  # noqa: PLW2901
             out[key] = self._copy(
                 value, depth + 1, names=keyword and key in _NAMED, data=data or (keyword and key in _DATA)
             )
         return out
 
+    def _local(self, ref: str) -> str:
+        """A reference to the schema by its own name, as one inside the document."""
+        own = self.source.get("$id") or self.source.get("id") if isinstance(self.source, Mapping) else None
+        if not isinstance(own, str) or not own or not ref.startswith(own.removesuffix("#")):
+            return ref
+        rest = ref.removeprefix(own.removesuffix("#"))
+        return rest if rest.startswith("#") else "#" if not rest else ref
+
     def _refused(self, key: str, value: Any, node: Mapping[str, Any]) -> str | None:
         """Why this keyword is left out; None: it stays."""
         if key == "$schema" and isinstance(value, str):
             return None if "json-schema.org/" in value else "is no known dialect of JSON Schema"
-        if key in ("$id", "id") and isinstance(value, str) and node is not self.source:
+        if key in ("$id", "id") and isinstance(value, str):
             return None if value.startswith("#") else "would move the references below it"
-        if key == "$id" and isinstance(value, str):
-            return "would move the references of the schema"
         if key not in ("$ref", "$dynamicRef", "$recursiveRef") or not isinstance(value, str):
             return None
+        value = self._local(value)
         if not value.startswith("#"):
             return "leaves the document"
         if follow(value, self.source) is None:

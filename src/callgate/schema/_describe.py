@@ -194,8 +194,8 @@ def _is_field(default: Any) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return f"its type cannot be described as JSON ({first})"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"its type cannot be described as JSON ({' '.join(lines[:2])})"
 
 
 def _schema(
@@ -217,8 +217,9 @@ def _schema(
     required = []
     for name, parameter in parameters.items():
         part = dict(parts[name, "validation"])
-        if name in texts and "description" not in part:
-            part["description"] = texts[name]
+        text = part.get("description") or _said(parameter.annotation) or texts.get(name)
+        if text:
+            part["description"] = text
         default, given = _default(parameter, adapters[name])
         if not given:
             required.append(name)
@@ -229,6 +230,17 @@ def _schema(
     if definitions:
         schema["$defs"] = definitions
     return tidy(schema)
+
+
+def _said(annotation: Any) -> str | None:
+    """The text in `Annotated[str, "The city."]`, or `Doc("…")` there."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    for mark in annotation.__metadata__:
+        text = mark if isinstance(mark, str) else getattr(mark, "documentation", None)
+        if isinstance(text, str):
+            return text
+    return None
 
 
 _UNSAYABLE: Final = object()

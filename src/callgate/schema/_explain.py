@@ -220,8 +220,10 @@ def is_secret(path: Sequence[Any], root: Any) -> bool:
 
 def _marked(node: Any, root: Any) -> bool:
     here = _resolved(node, root)
-    parts = [part for word in ("anyOf", "oneOf", "allOf") for part in list_of(here.get(word))]
-    return any(part.get("writeOnly") is True or part.get("format") == "password" for part in [here, *parts] if part)
+    parts = [
+        part for word in ("anyOf", "oneOf", "allOf") for part in list_of(here.get(word)) if isinstance(part, Mapping)
+    ]
+    return any(part.get("writeOnly") is True or part.get("format") == "password" for part in [here, *parts])
 
 
 def _resolved(node: Any, root: Any) -> Mapping[str, Any]:

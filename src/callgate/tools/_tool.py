@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
-from callgate.errors import ToolError
-from callgate.schema import CompiledSchema, Description, compile_schema, describe, name_of, plain_function
+from callgate.errors import ConfigError, ToolError
+from callgate.schema import CompiledSchema, Description, describe, name_of, plain_function
 from callgate.tools._context import ToolContext, injected, is_injected
 from callgate.types import EMPTY, Effect, Schema, ToolSpec
 
@@ -114,7 +114,7 @@ class Tool:
         made = describe(function, injected=is_injected, name=label)
         text = made.summary if description is None else description
         spec = _spec(label, text, made.schema, {**declared, "has_lookup": lookup is not None})
-        return cls(spec, function, _kind(function), lookup, made, frozenset(declared))
+        return _checked(cls(spec, function, _kind(function), lookup, made, frozenset(declared)))
 
     @classmethod
     def from_schema(
@@ -132,12 +132,22 @@ class Tool:
         parameters.setdefault("type", "object")
         if parameters["type"] == "object":
             parameters.setdefault("properties", {})
-        compiled = compile_schema(parameters)
-        if "object" not in compiled.types:
-            raise ToolError(f"tool {name}: its schema admits no object, so no arguments")
         spec = _spec(name, description, parameters, {**declared, "has_lookup": lookup is not None})
         kind: Kind = "sync" if function is None else _kind(function)
-        return cls(spec, function, kind, lookup, _run_parameters(function), frozenset(declared))
+        return _checked(cls(spec, function, kind, lookup, _run_parameters(function), frozenset(declared)))
+
+
+def _checked(tool: Tool) -> Tool:
+    """The tool, if its schema is one and takes an object."""
+    try:
+        types = tool.compiled.types
+    except ToolError:
+        raise
+    except ConfigError as error:
+        raise ToolError(f"tool {tool.name}: {error}") from error
+    if "object" not in types:
+        raise ToolError(f"tool {tool.name}: its schema admits no object, so no arguments")
+    return tool
 
 
 def _spec(name: str, description: str, schema: Schema, declared: Mapping[str, Any]) -> ToolSpec:
