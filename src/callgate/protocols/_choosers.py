@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from callgate.protocols import _ground as ground
+from callgate.protocols._match import kin, wants_expression
 from callgate.types import ToolSpec
 
 K1, B = 2.0, 0.3
@@ -23,7 +24,7 @@ NAME_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT, EXAMPLE_WEIGHT = 3, 2, 1, 3
 COMMON = ground.word_set(
     """
     calculat comput determin retriev provid return given specif certain valu number input output function comput
-    us perform creat mak generat information data detail list nam type current bas includ time
+    us perform creat mak generat information data detail list nam type current bas includ
     """
 )
 """Stems that most tools share: they tell little."""
@@ -46,6 +47,11 @@ FITTING_ACTION, OTHER_ACTION = 1.2, 0.55
 """A tool that does what the request's verb says gains; one that acts where nothing of the kind is asked loses."""
 
 
+ALIKE = 0.5
+"""Two requests that share half of their words, values aside, ask for the same."""
+EVIDENCE_WEIGHT = 6.0
+
+
 @dataclass(slots=True, frozen=True)
 class Ranked:
     """The tools for a request, the best first, with a score each and how well the best one fits (0..1)."""
@@ -66,10 +72,15 @@ def rank(request: str, tools: Sequence[ToolSpec]) -> Ranked:
     """BM25 over names, descriptions, parameters and example requests."""
     wanted = ground.content(request)
     documents = [_document(tool) for tool in tools]
-    scores = [s * _action_fit(request, t) + 1e-3 for s, t in zip(_bm25(wanted, documents), tools, strict=True)]
+    shown = [evidence(request, tool) for tool in tools]
+    scores = [
+        s * _action_fit(request, t) + EVIDENCE_WEIGHT * e + 1e-3
+        for s, t, e in zip(_bm25(wanted, documents), tools, shown, strict=True)
+    ]
     order = sorted(range(len(tools)), key=lambda i: -scores[i])
     best = [tools[i] for i in order]
-    fit = fitness(request, best[0]) if best else 0.0
+    spoken = shown[order[0]] if best else 0.0
+    fit = 0.0 if spoken < 0 or not best else max(fitness(request, best[0]), spoken)
     return Ranked(tuple(best), tuple(scores[i] for i in order), fit)
 
 
@@ -110,6 +121,31 @@ def _bm25(wanted: set[str], documents: Sequence[Counter[str]]) -> list[float]:
     return scores
 
 
+def evidence(request: str, tool: ToolSpec) -> float:
+    """What speaks for a tool beside its description: the request holds an expression that it takes, or is like one of
+    its examples; 0..1. -1: it takes an expression and there is none."""
+    properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
+    found = 0.0
+    if any(wants_expression(n, s) for n, s in properties.items() if isinstance(s, Mapping)):
+        found = 0.95 if ground.expression(request) else -1.0
+    asked = _frame(request)
+    for example in tool.examples:
+        told = _frame(str(example.get("request", "")))
+        if (asked & told) - STOPPED:
+            found = max(found, len(asked & told) / len(asked | told))
+    return found if found >= ALIKE or found < 0 else 0.0
+
+
+STOPPED = frozenset(ground.stem(word) for word in ground.STOP)
+
+
+def _frame(text: str) -> set[str]:
+    """What a request says beside its values: its words without numbers, names and quoted texts."""
+    for value in [*ground.names(text), *ground.quoted(text), *ground.dates(text)]:
+        text = text.replace(value, " ")
+    return {w.stem for w in ground.words(text) if w.text.isalpha()} - {"a", "an", "the", "pleas", "i", "to"}
+
+
 def _action_fit(request: str, tool: ToolSpec) -> float:
     own = _actions(tool.name)
     if not own:
@@ -132,15 +168,10 @@ def _count(word: str, document: Counter[str]) -> float:
     return 0.5 * max((n for w, n in document.items() if kin(word, w)), default=0)
 
 
-def kin(a: str, b: str) -> bool:
-    """Two stems that begin alike for five letters: calculat-e, calculat-ion."""
-    return min(len(a), len(b)) >= 4 and a[:5] == b[:5]
-
-
 # --- "none" -------------------------------------------------------------------------------------------------------
 
 FEATURES = ("bias", "name", "covered", "described", "parameters", "numbers", "names", "talk")
-WEIGHTS = (-4.33, 1.25, 2.12, 2.57, 3.02, 1.7, 2.12, -2.0)
+WEIGHTS = (-4.48, 1.35, 1.97, 2.61, 3.04, 1.85, 2.28, -1.5)
 GREETINGS = ground.word_set(
     """
     hello hi hey thank thanks bye goodbye joke poem story morning evening sorry yes no ok okay
@@ -152,7 +183,7 @@ def features(request: str, tool: ToolSpec) -> tuple[float, ...]:
     """What the fit is judged by; see FEATURES."""
     wanted = ground.content(request)
     telling = {w for w in wanted if w not in COMMON and not w[:1].isdigit()}
-    name = ground.content(tool.name) - COMMON
+    name = (ground.content(tool.name) - COMMON) or ground.content(tool.name)
     described = ground.content(tool.description) - COMMON
     properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
     required = [n for n in tool.parameters.get("required") or () if n in properties]

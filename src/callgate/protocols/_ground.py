@@ -180,7 +180,7 @@ _QUOTED = re.compile(
 )
 _SINGLE = re.compile(r"(?<![A-Za-z0-9])['‘]([^\n]{1,200}?)['’](?![A-Za-z0-9])")
 _DATE = re.compile(
-    r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|"
+    r"\b\d{4}[-/]\d{1,2}[-/]\d{1,2}\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|"
     r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?\s\d{1,2}(?:st|nd|rd|th)?(?:,?\s\d{4})?\b|"
     r"\b\d{1,2}(?:st|nd|rd|th)?(?:\sof)?\s(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*(?:,?\s\d{4})?\b"
 )
@@ -201,17 +201,23 @@ def names(text: str) -> list[str]:
     joiners = {"of", "the", "de", "la", "van", "von", "and", "&", "'s"}
     every = words(text)
     for i, word in enumerate(every):
-        opens = i == 0 or every[i - 1].text in ".!?"
+        opens = i == 0 or text[every[i - 1].end : every[i - 1].end + 1] in (".", "!", "?")
+        if run and opens and run[-1].text.lower() not in _TITLES:
+            _close(run, text, out)  # a name does not go on in the next sentence
+            run = []
         capital = (word.text[:1].isupper() and word.text != "I") or (bool(run) and word.text[:1].isdigit())
-        if (capital and not (opens and (word.text.lower() in STOP or not _next_capital(every, i)))) or (
-            run and word.text.lower() in joiners and word.text != "and" and _next_capital(every, i)
-        ):
+        inside = bool(run) and word.text.lower() in joiners and word.text != "and" and _next_capital(every, i)
+        first = opens and not run and (word.text.lower() in STOP or not _next_capital(every, i))
+        if inside or (capital and not first):
             run.append(word)
         else:
             _close(run, text, out)
             run = []
     _close(run, text, out)
     return _unique(out)
+
+
+_TITLES = frozenset({"dr", "mr", "mrs", "ms", "st", "mt", "jr", "vs", "v", "prof"})
 
 
 def _next_capital(every: list[Word], i: int) -> bool:
@@ -296,7 +302,7 @@ _MONTHS = {
 
 def date_parts(text: str) -> tuple[int, int, int] | None:
     """Year, month and day of a full date; None if it is none."""
-    if match := re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", text):
+    if match := re.fullmatch(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})", text):
         return int(match[1]), int(match[2]), int(match[3])
     if match := re.fullmatch(r"([A-Za-z]{3})[a-z]*\.?\s(\d{1,2})(?:st|nd|rd|th)?,?\s(\d{4})", text):
         month, day = _MONTHS.get(match[1].lower()), int(match[2])

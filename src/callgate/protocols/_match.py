@@ -72,6 +72,12 @@ def kin(a: str, b: str) -> bool:
     return min(len(a), len(b)) >= 4 and a[:5] == b[:5]
 
 
+def wants_expression(name: str, about: Schema) -> bool:
+    """Whether a parameter takes an arithmetic expression."""
+    words = f"{name} {about.get('description', '')}".lower()
+    return "expression" in words or "formula" in words or "算式" in words or "表达式" in words
+
+
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from callgate.types import Delta, Message, Reply, Request, TextDelta, ToolCall, 
 if TYPE_CHECKING:
     from callgate.protocols import Asking
 
-NONE_BELOW = 0.3
+NONE_BELOW = 0.27
 """A fit below this means that no tool is needed (fitted on BFCL's development third)."""
 ASK_BELOW = 0.45
 """A write that fits worse than this is asked about first."""
@@ -77,7 +77,8 @@ def _small(asking: Asking) -> Turn:
     if forced is not None and not called:
         need = Need(request, forced, 1.0)
     if need is None and called:
-        return (yield from _ask(_from_results(asking, request, since)))
+        reply = yield from _ask(_from_results(asking, request, since))
+        return replace(reply, finish="stop") if reply.finish == "length" else reply  # what is said was checked
     if need is None:
         yield Chosen("lexical", (), 1 - choosers.rank(request, asking.tools).fit if asking.tools else None)
         return (yield from _ask(_plain(asking)))
@@ -203,8 +204,9 @@ class ArgumentsReader:
 def _plain(asking: Asking) -> Query:
     """No tool: the model talks."""
     prompt = asking.prompt(ROWS["answer"])
-    system = system_text(prompt, (), asking.instructions)
-    return Query(Request(conversation(prompt, asking.history, system), options=asking.options))
+    system = system_text(prompt, (), asking.instructions or TEXTS["brief"][asking.language])
+    options = {"stop": ["\n\n"], **asking.options}  # one paragraph: what comes after it rambles
+    return Query(Request(conversation(prompt, asking.history, system), options=options))
 
 
 def _from_results(asking: Asking, request: str, since: Sequence[Message]) -> Query:
@@ -228,8 +230,8 @@ def _from_results(asking: Asking, request: str, since: Sequence[Message]) -> Que
 class CheckedAnswer:
     """A machine for a small model's answer from results: held until its end, then checked against them.
 
-    The model's words stand if they hold every leading figure of the results and no number that is neither there nor in
-    the request; otherwise the results are told as they are.
+    The model's words stand if every result is in them and nothing else: no number and no telling word that is neither
+    in the results nor in the request. Otherwise the results are told as they are.
     """
 
     def __init__(self, request: str, results: Sequence[tuple[ToolCall | None, str]]) -> None:
@@ -253,46 +255,60 @@ class CheckedAnswer:
 
 
 def holds(answer: str, request: str, results: Sequence[str]) -> bool:
-    """Whether an answer keeps to the results: their leading figures are in it, and no number of its own."""
-    said = {n.value for n in ground.numbers(answer) if not n.weak}
-    known = {v for text in (request, *results) for n in ground.numbers(text) for v in n.values}
-    if said - known:
+    """Whether an answer keeps to the results: it has a value of each of them, and says nothing of its own."""
+    known = " ".join((request, *results))
+    numbers = {v for n in ground.numbers(known) for v in n.values}
+    if any(n.value not in numbers for n in ground.numbers(answer)):
+        return False
+    if ground.content(answer) - ground.content(known) - _PLAIN_WORDS:
         return False
     lowered = answer.lower()
-    return all(any(f.lower() in lowered for f in figures(result)[:1]) for result in results if figures(result))
+    asked = ground.content(request)
+    return all(any(v.lower() in lowered for v in _wanted_values(result, asked)) for result in results)
 
 
-def figures(result: str) -> list[str]:
-    """What an answer from a result must hold: its values, as text, the first ones first."""
+_PLAIN_WORDS = ground.word_set("result answer equal current now local found valu therefor so total yes")
+"""Words that an answer may add to what the results say."""
+
+
+def _wanted_values(result: str, asked: set[str]) -> list[str]:
+    """The values of a result of which an answer needs one: of the fields that the request names, else any short one."""
     try:
         value = json.loads(result)
     except ValueError:
-        return [result.strip()] if len(result) <= 80 else []
-    out: list[str] = []
+        return [result.strip()]
+    flat = list(_leaves(value, ""))
+    named = [text for name, text in flat if ground.content(name) & asked]
+    return named or [text for _, text in flat if len(text) <= 80] or [result]
 
-    def walk(item: Any) -> None:
-        if isinstance(item, dict):
-            for inner in item.values():
-                walk(inner)
-        elif isinstance(item, list):
-            for inner in item:
-                walk(inner)
-        elif item is not None and not isinstance(item, bool):
-            out.append(str(item))
 
-    walk(value)
-    return [text for text in out if len(text) <= 80]
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, name)
+    elif value is not None:
+        yield name, json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def tell(call: ToolCall | None, result: str) -> str:
-    """A result in plain words: fields as "name: value", lists a line an item."""
+    """A result in plain words: fields as "name value", lists a line an item, an expression with its value."""
+    given = [str(v) for v in call.arguments.values()] if call else []
     try:
         value = json.loads(result)
     except ValueError:
         value = result
-    given = ", ".join(str(v) for v in call.arguments.values()) if call else ""
+    if isinstance(value, dict):
+        value = {k: v for k, v in value.items() if str(v) not in given}
     shown = _told(value)
-    return f"{given}: {shown}" if given and "\n" not in shown else shown
+    if len(shown) > MAX_SHOWN:
+        shown = shown[:MAX_SHOWN].rsplit(" ", 1)[0] + " …"
+    if not given or "\n" in shown:
+        return shown
+    joined = ", ".join(given)
+    return f"{joined} = {shown}" if ground.expression(joined) and ground.numbers(shown) else f"{joined}: {shown}"
 
 
 def _told(value: Any) -> str:

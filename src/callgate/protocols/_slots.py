@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from callgate.protocols import _ground as ground
-from callgate.protocols._match import Asked, kin, match_numbers, match_texts, text_score
+from callgate.protocols._match import Asked, kin, match_numbers, match_texts, text_score, wants_expression
 from callgate.protocols._schemas import ENGINES, Engine, bounded
 from callgate.types import Schema, ToolSpec
 
@@ -113,9 +113,14 @@ def _list_slots(
     out: dict[str, Any] = {}
     for kind, lists in (("number", ground.number_lists(asked.text)), ("text", ground.text_lists(asked.text))):
         params = [n for n, s in properties.items() if s.get("type") == "array" and _item_kind(s) == kind]
-        params = [n for n in params if n in required or _mentioned(n, asked)]
+        params = [
+            n for n in params if n in required or _mentioned(n, asked) or _offers_named(abouts.get(n) or {}, asked)
+        ]
         left: list[list[Any]] = list(lists)
         for name in params:
+            if kind == "text" and (named := _listed(name, abouts.get(name) or {}, properties[name], asked)):
+                out[name] = {"type": "array", "enum": named}
+                continue
             fitting = [one for one in left if _list_fits(one, properties[name])]
             if not fitting:
                 continue
@@ -123,6 +128,23 @@ def _list_slots(
             left.remove(best)
             out[name] = {"type": "array", "enum": [[_as_item(v, properties[name]) for v in best]]}
     return out
+
+
+def _offers_named(about: Schema, asked: Asked) -> bool:
+    return any(_value_named(v, asked) for v in offers(about))
+
+
+def _listed(name: str, about: Schema, schema: Mapping[str, Any], asked: Asked) -> list[list[str]]:
+    """Lists for a parameter without a row in the request: the values that its description names and the request says;
+    where there is no row at all, each fitting phrase alone."""
+    options = schema["items"].get("enum") or offers(about)
+    named = [v for v in options if _value_named(v, asked)]
+    if named or "enum" in schema["items"]:
+        return [named] if named else []
+    if ground.text_lists(asked.text):
+        return []
+    spans = match_texts([name], {name: about}, asked).get(name, [])
+    return [[s.text] for s in spans[:MAX_OFFERED]]
 
 
 def _item_kind(schema: Mapping[str, Any]) -> str:
@@ -188,12 +210,6 @@ def _named_offers(name: str, about: Schema, asked: Asked) -> list[str]:
     if len(named) > 1 and named[0][0] - named[1][0] >= 1:
         return [named[0][1]]
     return [value for _, value in named]
-
-
-def wants_expression(name: str, about: Schema) -> bool:
-    """Whether a parameter takes an arithmetic expression."""
-    words = f"{name} {about.get('description', '')}".lower()
-    return "expression" in words or "formula" in words or "算式" in words or "表达式" in words
 
 
 _FORMATS = (

@@ -104,6 +104,10 @@ TEXTS: dict[str, dict[Language, str]] = {
         "en": "Answer the user from these results, in one or two sentences.",
         "zh": "根据以上结果，用一两句话回答用户。",
     },
+    "brief": {
+        "en": "You are a friendly assistant. Answer in one or two short sentences.",
+        "zh": "你是一个友好的助手。请用一两句话回答。",
+    },
     "request": {"en": "Request: ", "zh": "请求："},
     "sure": {"en": "Shall I use {name} for this?", "zh": "要用 {name} 来处理吗？"},
     "which": {"en": "What should I use for {name}?", "zh": "请告诉我 {name} 的值。"},
