@@ -136,7 +136,8 @@ _HARMONY = "<|start|>assistant<|channel|>commentary to=functions.NAME <|constrai
 _QWEN = "<function=NAME>\nPARAMS</function>\n"
 _INVOKE = '<invoke name="NAME">\nPARAMS</invoke>\n'
 _KEYS = "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n"
-_STEP3 = '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME">\nPARAMS</steptml:invoke><｜tool_call_end｜>\n'
+_STEP3_BEGIN = "<｜tool_call_begin｜>function<｜tool_sep｜>"
+_STEP3 = f'{_STEP3_BEGIN}<steptml:invoke name="NAME">\nPARAMS</steptml:invoke><｜tool_call_end｜>\n'
 _MODEL = "<|message_model|>NAME<|content_invoke_tool_json|>"
 
 WRITERS: dict[str, Writer] = {

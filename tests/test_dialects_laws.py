@@ -61,8 +61,22 @@ PROSE = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
 
 # What a family's notation cannot say, whoever reads it.
 TYPED_BY_SCHEMA = frozenset(
-    "qwen_xml beam seed_oss glm_xml iquest hunyuan_v3 minimax_m2 minimax_m3 dots step3 minicpm5 solar_open2 k2_horizon "
-    "glimmer_atem".split()
+    [
+        "qwen_xml",
+        "beam",
+        "seed_oss",
+        "glm_xml",
+        "iquest",
+        "hunyuan_v3",
+        "minimax_m2",
+        "minimax_m3",
+        "dots",
+        "step3",
+        "minicpm5",
+        "solar_open2",
+        "k2_horizon",
+        "glimmer_atem",
+    ]
 )
 ONE_CALL = frozenset({"gigachat3"})
 NO_PROSE_BEFORE = frozenset({"harmony", "llm_jp_harmony", "beam", "glimmer_atem"})
