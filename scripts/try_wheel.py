@@ -5,6 +5,7 @@ One law: it tests what users get, not this tree.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,11 @@ assert (result.text, result.reason) == ("It is 5.", "answered"), result
 assert result.calls[0].result.status == "ok" and result.calls[0].result.value == 5, result.calls
 text = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
 assert read(text, dialect="hermes", tools=[add]).calls[0].arguments == {"a": 1, "b": 2}
-print("wheel: a run through Replay, a read, all good")
+
+from callgate.apps.demo import find_parcel, search_docs
+assert search_docs(query="cancel a run")[0]["page"], "the documentation is inside"
+assert find_parcel(number="P-1001")["status"], "the demo data are inside"
+print("wheel: a run through Replay, a read, the documentation, the demo data: all good")
 """
 
 
@@ -48,7 +53,18 @@ def main() -> None:
         _run(python, "-m", "callgate", "--version", cwd=folder)
         for command in ("ask", "chat", "demo", "model", "parse", "tools"):
             _run(python, "-m", "callgate", command, "--help", cwd=folder, quiet=True)
+        _refused(python, folder)
         print(f"wheel: {wheel.name}, {wheel.stat().st_size // 1024} KiB")
+
+
+def _refused(python: str, folder: str) -> None:
+    """Without the extra and the weights `ask` is one clear line and a status that is not 0."""
+    env = {**os.environ, "XDG_CACHE_HOME": folder, "XDG_STATE_HOME": folder}
+    command = [python, "-m", "callgate", "ask", "hello"]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "callgate model pull" in done.stderr or "callgate[local]" in done.stderr, done.stderr
 
 
 def _run(*command: str, cwd: str | None = None, quiet: bool = False) -> None:
