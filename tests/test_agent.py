@@ -17,7 +17,7 @@ from callgate.errors import BadRequest, ConfigError, LedgerError, Unreachable
 from callgate.events import CallFinished, Retrying, RunFinished, RunStarted, TextDelta
 from callgate.ledger import memory
 from callgate.types import Message
-from test_run_reports import valid
+from run_checks import valid
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from callgate.errors import ConfigError
 from callgate.history import History, tokens
 from callgate.types import Message, ToolCall, ToolResult
-from test_run_reports import valid
+from run_checks import valid
 
 
 def turn(n: int, *, size: int = 10) -> History:

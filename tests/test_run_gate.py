@@ -14,7 +14,7 @@ from callgate.errors import BadRequest, ContextTooLong
 from callgate.events import CallProposed, ProtocolChanged, Retrying, TurnStarted
 from callgate.ledger import memory
 from callgate.types import Entry, Message, ModelInfo
-from test_run_reports import run_events, valid
+from run_checks import run_events, valid
 
 RAN: list[Any] = []
 

@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 from callgate import ledger as ledgers
 from callgate import policy as gate
 from callgate import protocols, providers
-from callgate.agent._driver import Approve, Driver, World
+from callgate.agent._driver import Driver, World
 from callgate.agent._pace import pace
+from callgate.agent._people import Approve, People
 from callgate.agent._result import Form, RunResult, result_of
 from callgate.agent._stream import Stream, Work
 from callgate.errors import ConfigError, LedgerError, RunBusy
@@ -94,17 +95,15 @@ class Agent:
         self.executor = Executor(
             self.toolbox, timeout=tool_timeout, max_parallel=max_parallel, grace=grace, max_result=max_result
         )
-        limits = budget.Rule(
-            turns=max_turns,
-            requests=max_requests,
-            calls_per_turn=max_calls_per_turn,
-            calls=max_calls,
-            seconds=run_timeout,
-            tokens=max_tokens,
+        limits = budget.Rule(max_turns, max_requests, max_calls_per_turn, max_calls, run_timeout, max_tokens)
+        own: tuple[gate.Rule, ...] = (
+            permission.Rule(),
+            rate.Rule(),
+            approval.Rule(),
+            repetition.Rule(repeat_warn, repeat_stop),
+            limits,
         )
-        own = (permission.Rule(), rate.Rule(), approval.Rule(), repetition.Rule(repeat_warn, repeat_stop), limits)
-        more = gate.load(policy) if isinstance(policy, Mapping) else gate.combine(policy)
-        self.rules = (*own, *more)
+        self.rules = (*own, *gate.combine(policy))
         self._run_timeout = run_timeout
         self._retries = retries
         self._max_result = max_result
@@ -232,13 +231,13 @@ class Agent:
                 if not entries:
                     raise LedgerError(f"run {run_id!r}: the ledger {self.ledger.where} has no such run")
                 run = await self._folded(run_id, entries, principal)
-                asker = approve or self.approve
-                idle = run.phase == "parked" and asker is None and not any(p.id in answers for p in run.pending)
+                people = People(self.executor.threads, approve or self.approve, answers)
+                idle = run.phase == "parked" and not any(people.may_answer(p) for p in run.pending)
                 if run.ended or idle:
                     return result_of(run)
                 now = time.time()
                 waited = {e.data["call_id"]: max(0.0, now - e.at) for e in entries if e.kind == "ask"}
-                world = replace(self._world(hold), approve=asker, answers=answers, waited=waited)
+                world = replace(self._world(hold, people), waited=waited)
                 return await self._drive(run, lambda: run.receive(Resumed(run.now)), stream, world)
 
         return work
@@ -281,8 +280,9 @@ class Agent:
             self._worked[config.info.name] = run.protocol
         return result_of(run)
 
-    def _world(self, hold: Hold | None) -> World:
-        return World(self.provider, self.executor, self.ledger, self.approve, timeout=self._run_timeout, hold=hold)
+    def _world(self, hold: Hold | None, people: People | None = None) -> World:
+        people = people or People(self.executor.threads, self.approve)
+        return World(self.provider, self.executor, self.ledger, people, timeout=self._run_timeout, hold=hold)
 
     @asynccontextmanager
     async def _held(self, run_id: str) -> AsyncIterator[Hold | None]:

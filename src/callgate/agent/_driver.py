@@ -7,22 +7,20 @@ begun is brought to its end and recorded, also when the driver itself is cancell
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from callgate.agent._pace import pace
+from callgate.agent._people import People
+from callgate.agent._shield import to_its_end, undisturbed
 from callgate.errors import BadRequest, CallgateError, ConfigError, LedgerError, ModelMissing, RefusedKey
 from callgate.events import CallFinished, CallProgress, CallStarted, Event, RunFinished, dump_event
 from callgate.executor import Executor
 from callgate.keys import arguments_hash
 from callgate.ledger import Hold, Ledger
-from callgate.policy import Answer
 from callgate.providers import Provider
 from callgate.run import (
     Answered,
@@ -37,7 +35,6 @@ from callgate.run import (
     Input,
     LookUp,
     Parked,
-    Pending,
     Progressed,
     Ran,
     Received,
@@ -53,9 +50,7 @@ from callgate.run._batch import WITHOUT_EFFECT
 from callgate.types import Entry, Finish, ToolCall, ToolResult, ToolSpec
 
 LOGGER = logging.getLogger("callgate.agent")
-T = TypeVar("T")
 
-Approve = Callable[..., Any]
 Emit = Callable[[Event], None]
 
 
@@ -66,9 +61,7 @@ class World:
     provider: Provider
     executor: Executor
     ledger: Ledger
-    approve: Approve | None = None
-    answers: Mapping[str, Any] = field(default_factory=dict)
-    """Answers that are there already, by call id."""
+    people: People
     waited: Mapping[str, float] = field(default_factory=dict)
     """How long the questions of a resumed run stood."""
     timeout: float | None = None
@@ -190,7 +183,7 @@ class Driver:
         if self._world.ledger.where == "memory":  # it never waits
             await work
             return False
-        _, cancelled = await _to_its_end(work)
+        _, cancelled = await to_its_end(work)
         return cancelled
 
     def _show_all(self) -> bool:
@@ -398,7 +391,7 @@ class Driver:
         unanswered = False
         for pending in command.pending:
             began = time.monotonic()
-            answer = await self._answer(pending)
+            answer = await self._world.people.answer(pending)
             waited = time.monotonic() - began
             self._began += waited
             if answer is None:
@@ -409,47 +402,6 @@ class Driver:
         if unanswered:
             following = await self._follow(self._tell(Parked(self.now)))
         return Step(commands=[following] if following is not None else [])
-
-    async def _answer(self, pending: Pending) -> Answer | None:
-        if pending.id in self._world.answers:
-            return as_answer(self._world.answers[pending.id])
-        approve = self._world.approve
-        if approve is None:
-            return None
-        try:
-            given = [pending.call, pending] if _takes_two(approve) else [pending.call]
-            if inspect.iscoroutinefunction(approve):
-                said = await approve(*given)
-            else:  # it may wait for a person, and nothing may block the loop (X5)
-                said = await self._in_thread(lambda: approve(*given))
-            return as_answer(await said if inspect.isawaitable(said) else said)
-        except Exception:
-            LOGGER.exception("run %s: asking about %s failed; denied", self.run.config.run_id, pending.name)
-            return Answer(False, by="error")
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Calls a function of the application's in a thread that nobody has to wait for at the end."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Any] = loop.create_future()
-
-        def arrived(value: Any, error: BaseException | None) -> None:
-            if not ended.done():
-                ended.set_exception(error) if error is not None else ended.set_result(value)
-
-        def done(value: Any, error: BaseException | None) -> None:
-            with suppress(RuntimeError):  # the loop is gone: nobody waits any more
-                loop.call_soon_threadsafe(arrived, value, error)
-
-        context = contextvars.copy_context()
-        job = self._world.executor.threads.start(lambda: context.run(work), done)
-        if job is None:
-            raise RuntimeError("too many threads hang in tools")
-        try:
-            return await ended
-        except asyncio.CancelledError:
-            if not job.withdraw():
-                job.abandon()
-            raise
 
 
 LATE: set[asyncio.Task[Any]] = set()
@@ -471,23 +423,6 @@ def unknown(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, "unknown_outcome", text)
 
 
-def as_answer(value: Any) -> Answer:
-    """What a person or callback said: an `Answer`, or simply whether. Only a plain True allows."""
-    return value if isinstance(value, Answer) else Answer(value is True)
-
-
-def _takes_two(approve: Approve) -> bool:
-    try:
-        inspect.signature(approve).bind(None, None)
-    except (TypeError, ValueError):
-        return False
-    kinds = [p.kind for p in inspect.signature(approve).parameters.values() if p.default is p.empty]
-    return (
-        len([k for k in kinds if k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)])
-        == 2
-    )
-
-
 def failed(error: Exception, now: float) -> Failed:
     """A request that failed before anything of its answer came."""
     hopeless = isinstance(error, (ConfigError, BadRequest, RefusedKey, ModelMissing))
@@ -498,21 +433,3 @@ def failed(error: Exception, now: float) -> Failed:
 
 def _said(error: Exception) -> str:
     return str(error) if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
-
-
-async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
-    """Waits for the work to its end; cancels that come meanwhile are swallowed, for one is being dealt with."""
-    value, _ = await _to_its_end(work)
-    return value
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """The result, and whether a cancel came meanwhile."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    return task.result(), cancelled

@@ -64,8 +64,10 @@ def load(settings: Mapping[str, Any]) -> list[Rule]:
     return rules
 
 
-def combine(rules: Iterable[RuleLike]) -> tuple[Rule, ...]:
-    """What `policy=` takes, as rules: objects with `judge`, functions, and names with their default settings."""
+def combine(rules: Iterable[RuleLike] | Mapping[str, Any]) -> tuple[Rule, ...]:
+    """What `policy=` takes, as rules: a table of settings, or objects with `judge`, functions, and names of rules."""
+    if isinstance(rules, Mapping):
+        return tuple(load({str(name): section for name, section in rules.items()}))
     out: list[Rule] = []
     for rule in rules:
         if isinstance(rule, str):

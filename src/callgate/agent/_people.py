@@ -1,0 +1,93 @@
+"""People: who decides about a call that the gate asks about.
+
+One law: nobody's silence, mistake or failure is a yes; only a plain True, or an `Answer` that allows, is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from callgate.executor import Threads
+from callgate.policy import Answer
+from callgate.run import Pending
+
+LOGGER = logging.getLogger("callgate.agent")
+
+Approve: TypeAlias = Callable[..., Any]
+"""`approve(call)` or `approve(call, pending)`, sync or async; the call is a copy with its final arguments."""
+
+
+class People:
+    """The answers that are there already, and the callback that gets others."""
+
+    def __init__(self, threads: Threads, approve: Approve | None, answers: Mapping[str, Any] | None = None) -> None:
+        self._threads = threads
+        self._approve = approve
+        self._answers = answers or {}
+
+    def may_answer(self, pending: Pending) -> bool:
+        """Whether somebody is there."""
+        return self._approve is not None or pending.id in self._answers
+
+    async def answer(self, pending: Pending) -> Answer | None:
+        """The decision about a call; None: nobody is there to make it."""
+        if pending.id in self._answers:
+            return as_answer(self._answers[pending.id])
+        approve = self._approve
+        if approve is None:
+            return None
+        given = (pending.call, pending) if _takes_two(approve) else (pending.call,)
+        try:
+            if inspect.iscoroutinefunction(approve):
+                said = await approve(*given)
+            else:  # it may wait for a person, and nothing may block the loop (X5)
+                said = await self._in_thread(lambda: approve(*given))
+            return as_answer(await said if inspect.isawaitable(said) else said)
+        except Exception:
+            LOGGER.exception("asking about %s failed; denied", pending.name)
+            return Answer(False, by="error")
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Calls a function of the application's in a thread that nobody has to wait for at the end."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+
+        def arrived(value: Any, error: BaseException | None) -> None:
+            if not ended.done():
+                ended.set_exception(error) if error is not None else ended.set_result(value)
+
+        def done(value: Any, error: BaseException | None) -> None:
+            with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+                loop.call_soon_threadsafe(arrived, value, error)
+
+        context = contextvars.copy_context()
+        job = self._threads.start(lambda: context.run(work), done)
+        if job is None:
+            raise RuntimeError("too many threads hang in tools")
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            if not job.withdraw():
+                job.abandon()
+            raise
+
+
+def as_answer(value: Any) -> Answer:
+    """What a person or callback said: an `Answer`, or simply whether."""
+    return value if isinstance(value, Answer) else Answer(value is True)
+
+
+def _takes_two(approve: Approve) -> bool:
+    """Whether it needs the question beside the call."""
+    try:
+        parameters = inspect.signature(approve).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in places and p.default is p.empty for p in parameters) == 2
