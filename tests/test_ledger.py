@@ -321,16 +321,16 @@ async def test_a_lease_of_a_dead_process_is_free_at_once_and_one_of_another_mach
 
 async def test_a_held_lease_is_renewed_and_hears_of_a_wish_to_cancel(open_store: Opener) -> None:
     ledger = open_store()
-    async with ledgers.hold(ledger, "r", seconds=0.4) as held:
+    async with ledgers.hold(ledger, "r", seconds=1.5) as held:
         assert await ledger.run("r") is None
         await ledger.append("r", [started()], fence=held.fence)
         assert (await ledger.run("r")).owner == held.lease.owner  # type: ignore[union-attr]
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.8)
         with pytest.raises(RunBusy):
             await open_store().lease("r")
         assert not held.cancelled.is_set()
         assert await open_store().cancel("r")
-        await asyncio.wait_for(held.cancelled.wait(), 2)
+        await asyncio.wait_for(held.cancelled.wait(), 5)
     assert not await ledger.cancel("r")
     assert not await ledger.cancel("nobody")
     assert (await ledger.run("r")).owner is None  # type: ignore[union-attr]
@@ -338,10 +338,10 @@ async def test_a_held_lease_is_renewed_and_hears_of_a_wish_to_cancel(open_store:
 
 async def test_a_lost_lease_is_noticed(open_store: Opener) -> None:
     ledger = open_store()
-    async with ledgers.hold(ledger, "r", seconds=0.4) as held:
+    async with ledgers.hold(ledger, "r", seconds=1.0) as held:
         owner = held.lease.owner
         await ledger.lease("r", owner=owner)  # the same name again: a new fence, so the old one has lost
-        await asyncio.wait_for(held.lost.wait(), 2)
+        await asyncio.wait_for(held.lost.wait(), 5)
         with pytest.raises(RunBusy):
             await ledger.append("r", [started()], fence=held.fence)
 

@@ -41,9 +41,13 @@ class Task:
     error: Exception | None = None
 
 
+class Lost(LedgerError):
+    """The connection broke: nobody knows whether the transaction was committed, so nothing of it is done over."""
+
+
 class Writer:
     """The thread and its queue. `transact` does a group in one transaction and sets each task's value or error; it
-    raises only if nothing of the group was committed."""
+    raises only if nothing of the group was committed, or `Lost`."""
 
     def __init__(self, transact: Callable[[Sequence[Task]], None], name: str) -> None:
         self._transact = transact
@@ -94,8 +98,9 @@ class Writer:
         try:
             self._transact(group)
         except Exception as error:
-            if len(group) == 1:
-                group[0].error = error
+            if len(group) == 1 or isinstance(error, Lost):
+                for task in group:
+                    task.error = error
                 return
             for task in group:  # one of them may be at fault; the others must not pay for it
                 task.value = task.error = None

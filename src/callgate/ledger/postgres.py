@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from callgate.errors import ConfigError, LedgerError, RunBusy
 from callgate.ledger._sql import TABLES, SqlStore
-from callgate.ledger._writer import Ask, Task
+from callgate.ledger._writer import Ask, Lost, Task
 from callgate.masking import Masking
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 10
 """How long the server may take to accept a connection."""
+IDLE_SECONDS = 1.0
+"""After so long without use a connection is tried before it is trusted."""
 _SCHEMA = re.compile(r"[?&]callgate_schema=([A-Za-z_][A-Za-z0-9_]{0,50})")
 _PASSWORD = re.compile(r"(?<=://)([^:/@]*):[^@/]*@")
 
@@ -55,6 +57,7 @@ class Store(SqlStore):
         self._read_connection: psycopg.Connection | None = None
         self._lock = threading.Lock()
         self._driver = _load()
+        self._used = 0.0
 
     def _connect(self) -> psycopg.Connection:
         with self._errors():
@@ -64,12 +67,24 @@ class Store(SqlStore):
             connection.execute(f"SET search_path TO {self._schema}")
             return connection
 
+    def _alive(self, connection: psycopg.Connection | None) -> psycopg.Connection:
+        """The connection, or a new one if the server closed it meanwhile (a restart, a limit for idle ones)."""
+        if connection is not None and not connection.closed and time.monotonic() - self._used > IDLE_SECONDS:
+            with suppress(self._driver.OperationalError):
+                connection.execute("SELECT 1")
+        if connection is None or connection.closed:
+            connection = self._connect()
+            try:
+                self._migrate(connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._used = time.monotonic()
+        return connection
+
     def _transact(self, group: Sequence[Task]) -> None:
         with self._errors():
-            connection = self._writing
-            if connection is None or connection.closed:
-                connection = self._writing = self._connect()
-                self._migrate(connection)
+            connection = self._writing = self._alive(self._writing)
             durable = any(task.durable for task in group)
             ask = _asking(connection)
             with connection.transaction():
@@ -83,10 +98,7 @@ class Store(SqlStore):
 
     def _reading(self, work: Callable[[Ask], T]) -> T:
         with self._lock, self._errors():
-            connection = self._read_connection
-            if connection is None or connection.closed:
-                connection = self._read_connection = self._connect()
-                self._migrate(connection)
+            connection = self._read_connection = self._alive(self._read_connection)
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 return work(_asking(connection))
@@ -140,9 +152,7 @@ class Store(SqlStore):
         except driver.errors.ReadOnlySqlTransaction as error:
             raise LedgerError(f"{self.where}: this server only reads (a standby?); use the primary") from error
         except driver.OperationalError as error:
-            raise LedgerError(
-                f"{self.where}: the server cannot be reached or went away: {_first_line(error)}"
-            ) from error
+            raise Lost(f"{self.where}: the server is not there: {_first_line(error)}") from error
         except driver.Error as error:
             raise LedgerError(f"{self.where}: {_first_line(error)}") from error
 
