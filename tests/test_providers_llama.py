@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from callgate import errors, providers
+from callgate.apps.cli import cli
 from callgate.protocols._steps import Score
 from callgate.providers import _weights, llamacpp
 from callgate.reply import TurnReader
@@ -200,3 +202,21 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Any) -> None:
         path.write_bytes(data)
         with pytest.raises(errors.ConfigError, match=r"x\.gguf"):
             providers.open(f"llamacpp:{path}")
+
+
+async def test_llama_cpp_answers_whatever_model_is_named(server: str) -> None:
+    """It has one; so a wrong name is no error there (other servers list what they have: test_providers_http.py)."""
+    provider = providers.open(f"{server}#no-such-model", key=KEY)
+    assert (await answer(provider, ask(options={"max_tokens": 1}))).finish == "length"
+    await provider.aclose()
+
+
+def test_an_answer_is_recorded_and_played_by_the_commands(tmp_path: Any) -> None:
+    path = tmp_path / "r.jsonl"
+    said = CliRunner().invoke(cli, ["record", "local", "Say hi.", "-o", str(path), "--option", "max_tokens=6"])
+    assert said.exit_code == 0, said.output
+    played = CliRunner().invoke(cli, ["replay", str(path), "--chunks", "5"])
+    reply = json.loads(played.output)
+    assert reply["content"]
+    assert reply["content"] in said.output
+    assert reply["finish"] == "length"
