@@ -19,7 +19,7 @@ FLOORS = "An import points only to a lower floor"
 CEILING = "The glass ceiling"
 UNAWARE = "What connects, executes or records does not know the run"
 
-HEAVY = {"aiohttp", "pydantic", "jsonschema_rs", "json_repair", "docstring_parser", "rich", "mcp", "xllamacpp"}
+HEAVY = {"aiohttp", "pydantic", "jsonschema_rs", "docstring_parser", "rich", "mcp", "xllamacpp"}
 HEAVY |= {"prompt_toolkit", "psycopg", "httpx", "anyio"}
 
 

@@ -82,7 +82,7 @@ def connect(
     Effects come from the server's annotations (nothing said: a write); `effects` overrules them by tool name. `prefix`
     goes before every tool's name. `timeout` is that of one call.
     """
-    overruled = dict(effects or {})
+    overruled: dict[str, Effect] = dict(effects or {})
     for name, effect in overruled.items():
         if effect not in ("read", "write"):
             raise ConfigError(f"effects[{name!r}]: {effect!r}: must be 'read' or 'write'")

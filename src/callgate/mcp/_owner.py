@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -174,7 +174,7 @@ class Owner:
             self._client = None
 
     @contextlib.asynccontextmanager
-    async def _connected(self) -> Any:
+    async def _connected(self) -> AsyncIterator[Any]:
         sdk = _load_sdk()
         async with contextlib.AsyncExitStack() as stack:
             if self.target.url is not None:

@@ -280,11 +280,11 @@ def _is_plain(annotation: Any) -> bool:
 
 def _errors(name: str, error: Exception, schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     """An exception of a validation as (pointer, message), without addresses of documentation."""
-    listed = getattr(error, "errors", None)
-    if not callable(listed):
+    if not isinstance(error, _load_pydantic().ValidationError):
         return [(pointer([name]), str(error) or type(error).__name__)]
+    found: Any = error
     rows = []
-    for row in listed(include_url=False, include_context=False, include_input=True):
+    for row in found.errors(include_url=False, include_context=False, include_input=True):
         path = [part for part in row["loc"] if isinstance(part, int) or "[" not in part]
         message = row["msg"][:1].lower() + row["msg"][1:]
         hidden = isinstance(row["input"], (dict, list)) or is_secret([name, *path], schema)

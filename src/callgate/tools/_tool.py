@@ -10,15 +10,13 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from callgate.errors import ConfigError, ToolError
 from callgate.schema import CompiledSchema, Description, describe, name_of, plain_function
 from callgate.tools._context import ToolContext, injected, is_injected
 from callgate.types import EMPTY, Effect, Schema, ToolSpec
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Kind: TypeAlias = Literal["sync", "async", "generator", "async_generator"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
@@ -209,7 +207,7 @@ def _bound(
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool: ...
+def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(
     *,
@@ -229,7 +227,7 @@ def tool(
     examples: Sequence[Mapping[str, Any]] = ...,
     hidden: bool = ...,
     process: bool = ...,
-) -> Callable[[Callable[P, R]], Tool]: ...
+) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Makes a function a tool: `@tool`, or `@tool(effect="read", …)` with the fields of `ToolSpec`."""
     if function is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from callgate.errors import ToolError
 from callgate.tools._tool import Tool
@@ -76,8 +76,7 @@ class Toolbox:
 
     def __add__(self, other: ToolLike | Iterable[ToolLike]) -> Toolbox:
         """Both together."""
-        more = [other] if isinstance(other, (Tool, Toolbox, Mapping)) or callable(other) else list(other)
-        return Toolbox([self, *more])
+        return Toolbox([self, as_toolbox(other)])
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -100,7 +99,7 @@ def as_toolbox(tools: Iterable[ToolLike] | ToolLike) -> Toolbox:
     if isinstance(tools, Toolbox):
         return tools
     if isinstance(tools, (Tool, Mapping)) or callable(tools):
-        return Toolbox([tools])
+        return Toolbox([cast("ToolLike", tools)])
     return Toolbox(tools)
 
 
