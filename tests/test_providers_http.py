@@ -348,6 +348,24 @@ async def test_the_key_is_nowhere() -> None:
     assert KEY not in repr(provider)
 
 
+async def test_a_key_that_is_a_function_is_asked_for_each_request() -> None:
+    keys = iter(["first-key-123456", "second-key-123456"])
+    async with loopback(stream(HELLO), refusal("400 X", b"you sent second-key-123456")) as server:
+        provider = model(server, key=lambda: next(keys))
+        await answer(provider)
+        error = await failure(provider)
+    sent = [asked.headers["authorization"] for asked in server.asked]
+    assert sent == ["Bearer first-key-123456", "Bearer second-key-123456"]
+    assert "second-key" not in str(error)
+
+
+async def test_a_header_of_yours_is_not_quoted_back() -> None:
+    async with loopback(refusal("400 X", b"bad x-token: hunter2-hunter2")) as server:
+        error = await failure(model(server, headers={"x-token": "hunter2-hunter2"}))
+    assert "hunter2" not in str(error)
+    assert server.asked[0].headers["x-token"] == "hunter2-hunter2"
+
+
 async def test_a_provider_works_on_one_loop_after_another() -> None:
     async with loopback(stream(HELLO)) as server:
         provider = model(server)

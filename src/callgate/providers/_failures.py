@@ -67,10 +67,10 @@ def refusal(
     model: str = "",
     retry_after: float | None = None,
     key_hint: str = "",
-    secret: str = "",
+    secrets: Sequence[str] = (),
 ) -> ProviderError:
     """The error for an HTTP status and what the server said with it."""
-    said = hide(words(body), secret)
+    said = hide(words(body), *secrets)
     quoted = f": {said}" if said else ""
     where: dict[str, Any] = {"provider": provider, "status": status}
     if status in (401, 403):

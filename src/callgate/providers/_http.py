@@ -90,7 +90,8 @@ class Mouth:
         *,
         name: str,
         headers: Mapping[str, str],
-        secret: str = "",
+        key: str | Callable[[], str] = "",
+        key_header: str = "Authorization",
         key_hint: str = "",
         network: Network | None = None,
     ) -> None:
@@ -105,7 +106,10 @@ class Mouth:
         self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
         self.name = name
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "callgate", **headers}
-        self._secret = secret
+        self._key = key
+        self._key_header = key_header
+        self._secret = "" if callable(key) else key
+        self._given = tuple(value for value in headers.values() if len(value) >= 8)
         self._key_hint = key_hint
         self._network = network or Network()
         self._local = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
@@ -120,6 +124,20 @@ class Mouth:
     def secret(self) -> str:
         """The key, for those who must keep it out of what they write."""
         return self._secret
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return (self._secret, *self._given)
+
+    def _sent(self, *, body: bool) -> dict[str, str]:
+        """The headers of one request; a key that is a function is asked for each."""
+        if callable(self._key):
+            self._secret = self._key()
+        out = {"Content-Type": "application/json"} if body else {}
+        if self._secret:
+            bearer = self._key_header == "Authorization"
+            out[self._key_header] = f"Bearer {self._secret}" if bearer else self._secret
+        return out
 
     def _find_proxy(self, scheme: str, host: str) -> str | None:
         if self._network.proxy is not None:
@@ -227,7 +245,7 @@ class Mouth:
                     method,
                     url,
                     data=data,
-                    headers={"Content-Type": "application/json"} if data is not None else None,
+                    headers=self._sent(body=data is not None),
                     proxy=self._proxy,
                     allow_redirects=False,
                 )
@@ -250,7 +268,7 @@ class Mouth:
         aiohttp = _aiohttp()
         words = self._words(error)
         if isinstance(error, aiohttp.ClientResponseError):
-            said = hide(" ".join(error.message.split())[:200], self._secret)
+            said = hide(" ".join(error.message.split())[:200], *self._secrets)
             return ProtocolBroken(f"{self.name}: what {self.shown} sent is not HTTP: {said}", provider=self.name)
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return Unreachable(f"{self.name}: {self.shown}: no such host ({words})", provider=self.name)
@@ -271,7 +289,7 @@ class Mouth:
         if response.status == 200:
             body = body or b"an HTML page"
         if 300 <= response.status < 400:
-            target = hide(str(response.headers.get("Location", "?")), self._secret)
+            target = hide(str(response.headers.get("Location", "?")), *self._secrets)
             body = f"it redirects to {target}; use that address as base_url".encode()
         return refusal(
             response.status,
@@ -280,12 +298,12 @@ class Mouth:
             model=model,
             retry_after=_retry_after(response.headers),
             key_hint=self._key_hint,
-            secret=self._secret,
+            secrets=self._secrets,
         )
 
     def _words(self, error: BaseException) -> str:
         text = str(error) or type(error).__name__
-        return hide(" ".join(text.split())[:300], self._secret)
+        return hide(" ".join(text.split())[:300], *self._secrets)
 
     def early(self, error: BaseException) -> EndedEarly:
         """The error for a stream that broke."""

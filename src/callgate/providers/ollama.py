@@ -33,14 +33,11 @@ def open(  # noqa: A001 - the room's verb: providers.open("ollama:qwen3")
 ) -> Ollama:
     """A model of an Ollama server: OLLAMA_HOST, else this machine. A key is needed by Ollama's cloud only."""
     url = base_url or address(os.environ.get("OLLAMA_HOST", ""))
-    secret = key() if callable(key) else key if key is not None else os.environ.get("OLLAMA_API_KEY", "")
-    sent = dict(headers or {})
-    if secret:
-        sent["Authorization"] = f"Bearer {secret}"
+    secret = key if key is not None else os.environ.get("OLLAMA_API_KEY", "")
     network = network_of(options)
     if options:
         raise ConfigError(f"ollama: unknown options {', '.join(sorted(options))}")
-    mouth = Mouth(url, name="ollama", headers=sent, secret=secret, network=network)
+    mouth = Mouth(url, name="ollama", headers=headers or {}, key=secret, network=network)
     return Ollama(mouth, name, dialect=dialect, record=record)
 
 

@@ -118,17 +118,22 @@ def open(  # noqa: A001 - the room's verb: providers.open("openai:gpt-…")
         raise ConfigError(f"{vendor}: set {row.url_variable} or base_url to the address of your endpoint")
     if vendor == "azure" and "/openai" not in url:
         url = url.rstrip("/") + "/openai/v1"
-    secret = key() if callable(key) else key if key is not None else os.environ.get(row.key or "-", "")
+    secret = key if key is not None else os.environ.get(row.key or "-", "")
     if row.key and not secret and row is not _UNKNOWN and base_url is None:
         raise ConfigError(f"{vendor}: no key; set the environment variable {row.key} (or key=)")
-    sent = dict(headers or {})
-    if secret:
-        sent[row.header] = f"Bearer {secret}" if row.header == "Authorization" else secret
     network = network_of(options)
     if options:
         raise ConfigError(f"{vendor}: unknown options {', '.join(sorted(options))}")
     hint = f" (from {row.key})" if row.key and key is None and secret else "; give key= or set it in the environment"
-    mouth = Mouth(url, name=vendor, headers=sent, secret=secret, key_hint=hint, network=network)
+    mouth = Mouth(
+        url,
+        name=vendor,
+        headers=headers or {},
+        key=secret,
+        key_header=row.header,
+        key_hint=hint,
+        network=network,
+    )
     return OpenAI(mouth, name, row, abilities=abilities, dialect=dialect, record=record)
 
 
