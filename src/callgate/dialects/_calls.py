@@ -20,7 +20,7 @@ from callgate.dialects._plan import Rule
 from callgate.dialects._python import gemma_object, keywords, python_calls
 from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, JsonArgs, JsonItems, Literals, Params, Raw
-from callgate.dialects._take import BLANK, WORD, Broken, Cut, Parse, accept, char, look, peek, spaces, until
+from callgate.dialects._take import BLANK, WORD, Broken, Cut, Parse, accept, char, known, look, peek, spaces, until
 
 _NAME: Final = re.compile(r"[\w.\-:/@$#]+\Z")
 
@@ -30,19 +30,25 @@ def read_calls(r: Reading, rule: Rule, hold: Hold) -> Parse[bool]:
     calls = rule.calls
     assert calls is not None
     if rule.section:
-        return (yield from _section(r, calls, hold))
-    if calls.hook:
-        yield from (python_tag if calls.hook == "python_tag" else first_word)(r, calls, hold)
-        return True
-    flags: set[str] = set()
+        return _section(r, calls, hold)
+    if calls.hook == "python_tag":
+        return python_tag(r, calls, hold)
+    if calls.hook == "first_word":
+        return first_word(r, calls, hold)
     if isinstance(calls.payload, Literals) and not calls.header:
-        return (yield from python_calls(r, calls, hold, flags))
+        return python_calls(r, calls, hold, set())
+    return _unsectioned(r, calls, hold)
+
+
+def _unsectioned(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
+    """A call without a section, its opener taken."""
+    flags: set[str] = set()
     if calls.section and calls.section_needed:
         flags.add("recovered")
     if not isinstance(calls.payload, Raw) and calls.name != "attributes":
         yield from _repeated(r, r.marks(calls.open), flags)
-    if calls.or_items and (yield from peek(r)) in ("{", "["):
-        return (yield from items(r, _as_items(calls), hold, flags))
+    if not calls.header or (calls.or_items and (yield from peek(r)) in ("{", "[")):
+        return (yield from items(r, calls if not calls.header else _as_items(calls), hold, flags))
     if not (yield from one_call(r, calls, hold, flags)):
         return False
     if r.call is not None:
@@ -74,8 +80,13 @@ def _section(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
         if which < 0:
             here = yield from char(r)
             if here in ("{", "[") and isinstance(calls.payload, Params) and calls.payload.json_body:
-                if not (yield from items(r, _as_items(calls), own, flags)):
-                    return False
+                try:
+                    if not (yield from items(r, _as_items(calls), own, flags)):
+                        return False
+                except Broken:  # no object, but the section is committed
+                    r.open_call(None, None, flags)
+                    yield from resync(r, calls)
+                    return True
                 own = None
                 continue
             return _section_over(r, own, gap, here)
@@ -129,7 +140,7 @@ def one_call(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Pa
     name: str | None = None
     try:
         fields = yield from _header(r, calls)
-        name, call_id = _named(r, calls, fields) if calls.header else ("-", None)
+        name, call_id = _named(r, calls, fields)
         if name is None or (calls.known and "recovered" in flags and name not in r.known):
             raise Broken
         yield from _check_start(r, calls, fields)
@@ -231,21 +242,20 @@ def _check_start(r: Reading, calls: Calls, fields: dict[str, str]) -> Parse[None
 def read_payload(r: Reading, calls: Calls, fields: dict[str, str]) -> Parse[None]:
     """The arguments of the call in progress. Raises Broken or Cut."""
     payload = calls.payload
-    if isinstance(payload, JsonArgs):
-        yield from _json_arguments(r, calls, payload)
-    elif isinstance(payload, Params):
-        if fields.get("end", "").endswith("/>"):
+    match payload:
+        case JsonArgs():
+            return _json_arguments(r, calls, payload)
+        case Params() if fields.get("end", "").endswith("/>"):
             r.fragment("{}")
-        elif payload.nested:
-            yield from nested_params(r, calls, payload)
-        else:
-            yield from params(r, calls, payload)
-    elif isinstance(payload, Literals):
-        yield from gemma_object(r, payload) if payload.style == "gemma" else keywords(r, payload)
-    elif isinstance(payload, Raw):
-        yield from raw_text(r, closers_of(r, calls), payload.key)
-    if r.call is not None:
-        r.call.complete = True
+            return known(None)
+        case Params():
+            return nested_params(r, calls, payload) if payload.nested else params(r, calls, payload)
+        case Literals():
+            return gemma_object(r, payload) if payload.style == "gemma" else keywords(r, payload)
+        case Raw():
+            return raw_text(r, closers_of(r, calls), payload.key)
+        case JsonItems():
+            raise Broken  # they hold their names themselves: see _unsectioned
 
 
 def _json_arguments(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:

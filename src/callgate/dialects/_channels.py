@@ -173,7 +173,7 @@ def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
             if channels.marked:
                 return
     spec = Calls(channels.payload, close=channels.end, open=channels.start, closed_by_end=True)
-    r.open_call(name)
+    r.open_call(name.strip() or None)
     try:
         yield from read_payload(r, spec, {})
     except Cut:

@@ -10,7 +10,7 @@ from typing import Final
 
 from callgate.dialects._marks import Marks
 from callgate.dialects._reading import Reading
-from callgate.dialects._spec import Calls
+from callgate.dialects._spec import Calls, JsonArgs, JsonItems
 from callgate.dialects._take import Parse, accept, spaces
 
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -40,11 +40,10 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
     markers = r.marks((*calls.close, *calls.section_close, *calls.open, *calls.section))
     call = r.call
     text = early or ("".join(call.parts) if call is not None else "")
-    swallowed = _swallowed(text, calls)
+    swallowed = _swallowed(text, calls) if isinstance(calls.payload, JsonItems | JsonArgs) else None
     if swallowed is not None:
         # a string was never closed and ran into the next call: give that back
-        r.buf = text[swallowed:] + r.buf[r.pos :]
-        r.pos = 0
+        r.give_back(text[swallowed:])
         r.drop_call("malformed", text[:swallowed])
         return
     parts = [text]
@@ -63,8 +62,7 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
     stop = Loose().feed(raw) or len(raw.rstrip())
     r.drop_call("malformed", raw[:stop])
     if which < 0:
-        r.buf = raw[stop:]
-        r.pos = 0
+        r.give_back(raw[stop:])
         if calls.close:  # no closer came: what is left belonged to the call
             r.pos = len(r.buf)
     elif markers.texts[which] in (*calls.close, *calls.section_close):

@@ -188,6 +188,8 @@ def read_item(r: Reading, item: Item) -> Parse[None]:
             raise Cut if r.over and r.pos >= len(r.buf) else Broken
         r.pos += 1
         if payload.name_is_key and item.name is None:
+            if not key.strip():
+                raise Broken
             item.name = key
             yield from _arguments_of(r, item)
         elif key in payload.name_keys and item.name is None:
@@ -207,7 +209,7 @@ def _name_of(r: Reading, item: Item) -> Parse[None]:
     if char != '"':
         raise Broken
     name = yield from short_string(r)
-    if item.guard is not None and name not in r.known:
+    if not name.strip() or (item.guard is not None and name not in r.known):
         raise Broken
     item.name = name
     if item.early is not None and name not in item.payload.skip:

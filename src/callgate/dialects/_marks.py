@@ -42,7 +42,7 @@ class Marks:
         for i in order:
             text = self.texts[i]
             # where one marker begins another, the longer one must be ruled out first
-            longer = [t for t in self.texts if len(t) > len(text) + 1 and t.startswith(text)]
+            longer = [t for t in self.texts if len(t) > len(text) and t.startswith(text)]
             open_ += [rf"(?:{_beginning(t, suffix, len(text))})\Z" for t in longer]
             open_.append(f"(?P<m{i}>{_whole(text, suffix)})")
             final.append(open_[-1])

@@ -134,14 +134,13 @@ def guessed(r: Reading, id: str | None, flags: set[str]) -> Parse[None]:
     r.fragment(text)
 
 
-def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
+def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
     """Behind Llama's code marker: a JSON call, a built-in's `name.call(key="value")`, or raw code."""
     own = r.hold(r.pos)
     here = yield from peek(r)
     if here == "{":
         r.unhold(own)
-        yield from items(r, Calls(JsonItems(), open=calls.open), hold, set())
-        return
+        return (yield from items(r, Calls(JsonItems(), open=calls.open), hold, set()))
     try:
         name = (yield from until(r, _DOT_CALL, shape=WORD)).strip()
         yield from accept(r, _DOT_CALL)
@@ -151,7 +150,7 @@ def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
         r.open_call(None if here == "" else code_tool(r))
         if here == "":
             r.drop_call("truncated", begun)
-            return
+            return True
         yield from raw_text(r, closers_of(r, calls), "code", begun)
     else:
         r.unhold(own)
@@ -161,15 +160,16 @@ def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
             yield from keywords(r, Literals())
         except Cut:
             r.drop_call("truncated")
-            return
+            return True
         except Broken:
             yield from resync(r, calls)
-            return
+            return True
     yield from accept(r, closers_of(r, calls))
     yield from after_call(r, calls)
+    return True
 
 
-def first_word(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
+def first_word(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
     """CWM: the name is the body's first word, the rest JSON or plain text for `command`."""
     payload = calls.payload
     assert isinstance(payload, JsonArgs)
@@ -182,12 +182,12 @@ def first_word(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
             raise Broken
     except Broken:
         r.release(hold)
-        return
+        return False
     except Cut:
         r.commit(hold)
         r.open_call(None)
         r.drop_call("truncated")
-        return
+        return True
     r.commit(hold)
     r.open_call(name.strip())
     try:
@@ -201,10 +201,11 @@ def first_word(r: Reading, calls: Calls, hold: Hold) -> Parse[None]:
         yield from peek(r)
     except Cut:
         r.drop_call("truncated")
-        return
+        return True
     except Broken:
         yield from resync(r, calls)
-        return
+        return True
     if (yield from accept(r, closing)) < 0 and (yield from char(r)) != "":
         r.recovered("closing marker missing after a call")
     yield from after_call(r, calls)
+    return True

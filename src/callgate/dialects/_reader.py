@@ -36,7 +36,6 @@ from callgate.dialects._auto import choose
 from callgate.dialects._calls import read_calls
 from callgate.dialects._channels import channel
 from callgate.dialects._items import guarded
-from callgate.dialects._marks import ABSENT, PARTIAL
 from callgate.dialects._plan import GUARD_OPENERS, Rule, State
 from callgate.dialects._python import python_calls
 from callgate.dialects._reading import (
@@ -52,7 +51,7 @@ from callgate.dialects._reading import (
     Reading,
 )
 from callgate.dialects._spec import Dialect, Literals
-from callgate.dialects._take import peek
+from callgate.dialects._take import known, peek
 from callgate.jsonstream import needs_quoting
 from callgate.types import BadCall, CallDelta, Delta, TextDelta, ToolCall, ToolSpec
 
@@ -173,7 +172,11 @@ class Reader(Reading):
                     in_header = False
                     yield from channel(self, None)
                 while not (self.over and self.pos >= len(self.buf)):
-                    yield from scan(self)
+                    found = scan(self)
+                    if found is not None:
+                        yield from act(self, *found)
+                    elif not self.over:
+                        yield
                 if self.aside is not None and self.size(self.aside.hold) > HELD:
                     raise Overflow
             except Overflow:
@@ -186,8 +189,8 @@ class Reader(Reading):
 # --- scanning ---------------------------------------------------------------------------------------------------------
 
 
-def scan(r: Reader) -> Parse[None]:
-    """Rule 1: up to and including one marker of the present state."""
+def scan(r: Reader) -> tuple[Rule, Hold] | None:
+    """Rule 1: up to and including one marker of the present state; None: more text is needed."""
     state = r.state
     i = r.pos
     while True:
@@ -195,15 +198,11 @@ def scan(r: Reader) -> Parse[None]:
         if start > r.pos:
             r.say(r.buf[r.pos : start])
             r.pos = start
-        if which in (ABSENT, PARTIAL):
-            if r.over:
-                return
+        if which < 0:
             voice = r.voice
             if voice.seen and not voice.after and not state.silent and not r.holds:
                 r.sleep_in_text(voice)
-            yield
-            i = r.pos
-            continue
+            return None
         rule = state.rules[which]
         if (rule.line and not r.voice.at_line_start()) or (rule.first and r.text.seen):
             r.say(r.buf[start])
@@ -211,47 +210,55 @@ def scan(r: Reader) -> Parse[None]:
             continue
         hold = r.hold(start)
         r.pos = end
-        yield from act(r, rule, hold)
-        return
+        return rule, hold
+
+
+# The functions that only choose return the chosen grammar instead of running it: every generator between `_main` and
+# the one that waits costs each chunk a step.
 
 
 def act(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
     """What the marker that was just taken means. False: it was text, and was released."""
     match rule.kind:
+        case "call":
+            return _call_in_reasoning(r, rule, hold) if r.state.reasoning else _call(r, rule, hold)
+        case "channel":
+            return channel(r, hold, opener=rule.text)
+        case "close":
+            return known(_close(r, rule, hold))
+        case "end":
+            r.pos = hold.mark
+            r.state = r.plan.text
         case "open":
-            r.commit(hold)
             r.state = r.plan.regions[rule.region]
             if note := r.dialect.regions[rule.region].note:
                 r.note(note)
-        case "drop":
-            r.commit(hold)
-        case "close":
-            return _close(r, rule, hold)
-        case "end":
-            r.pos = hold.mark
-            r.commit(hold)
-            r.state = r.plan.text
-        case "channel":
-            return (yield from channel(r, hold, opener=rule.text))
-        case _ if r.state.reasoning:
-            yield from _call_in_reasoning(r, rule, hold)
         case _:
-            return (yield from _call(r, rule, hold))
-    return True
+            pass
+    r.commit(hold)
+    return known(True)
 
 
 def _call(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
     calls = rule.calls
     assert calls is not None
     if calls.hook == "choose":
-        return (yield from _choose(r, rule, hold))
+        return _choose(r, rule, hold)
     if calls.guard and rule.text in GUARD_OPENERS:
-        both = rule.text == "[" and r.dialect.name == "auto"
-        if isinstance(calls.payload, Literals) or (both and (yield from peek(r)) != "{"):
-            python = next(calls for calls in r.dialect.calls if calls.guard and isinstance(calls.payload, Literals))
-            return (yield from python_calls(r, python, hold, {"guard"}))
+        if rule.text == "[" and r.dialect.name == "auto":
+            return _json_or_python(r, rule, hold)
+        if isinstance(calls.payload, Literals):
+            return python_calls(r, calls, hold, {"guard"})
+        return guarded(r, rule, hold)
+    return read_calls(r, rule, hold)
+
+
+def _json_or_python(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
+    """`"auto"`: an unmarked list of either kind."""
+    if (yield from peek(r)) == "{":
         return (yield from guarded(r, rule, hold))
-    return (yield from read_calls(r, rule, hold))
+    python = next(calls for calls in r.dialect.calls if calls.guard and isinstance(calls.payload, Literals))
+    return (yield from python_calls(r, python, hold, {"guard"}))
 
 
 def _choose(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
@@ -283,8 +290,12 @@ def _close(r: Reader, rule: Rule, hold: Hold) -> bool:
     return True
 
 
-def _call_in_reasoning(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
+def _call_in_reasoning(r: Reader, rule: Rule, hold: Hold) -> Parse[bool]:
     """Rule 6: a well-formed call is set aside, anything else is reasoning."""
+    if r.aside is not None:  # thinking was opened again: this call shares the fate of the one before
+        if (yield from _call(r, rule, hold)):
+            r.state = r.plan.text
+        return True
     r.set_aside(hold)
     aside = r.aside
     assert aside is not None
@@ -294,3 +305,4 @@ def _call_in_reasoning(r: Reader, rule: Rule, hold: Hold) -> Parse[None]:
     cut = r.over and r.pos >= len(r.buf) and any(isinstance(delta, BadCall) for delta in r.out)
     if not sound and not cut:
         r.take_back("")
+    return True

@@ -374,6 +374,15 @@ class Reading:
         self.buf = text[HELD:] + self.buf[self.pos :]
         self.pos = 0
 
+    def give_back(self, text: str) -> None:
+        """`text`, the last that was taken, is to be read again."""
+        for hold in self.holds:
+            kept = self.held(hold)
+            kept = kept[: len(kept) - len(text)]
+            hold.parts, hold.size, hold.mark = [kept], len(kept), 0
+        self.buf = text + self.buf[self.pos :]
+        self.pos = 0
+
     def refill(self, text: str) -> None:
         pos = self.pos
         if pos:
