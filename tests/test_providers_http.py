@@ -366,6 +366,15 @@ async def test_a_header_of_yours_is_not_quoted_back() -> None:
     assert server.asked[0].headers["x-token"] == "hunter2-hunter2"
 
 
+@pytest.mark.parametrize("record", [{"error": f"bad key {KEY}"}, f"no JSON {KEY}"])
+async def test_a_key_in_the_stream_is_not_told_on(record: Any) -> None:
+    body = f"data: {record if isinstance(record, str) else json.dumps(record)}\n\n"
+    async with loopback(stream(body.encode())) as server:
+        reply = await answer(model(server))
+    assert reply.finish == "error"
+    assert KEY not in (reply.error or "") + str(reply.problems)
+
+
 async def test_a_provider_works_on_one_loop_after_another() -> None:
     async with loopback(stream(HELLO)) as server:
         provider = model(server)

@@ -268,7 +268,7 @@ class Mouth:
         aiohttp = _aiohttp()
         words = self._words(error)
         if isinstance(error, aiohttp.ClientResponseError):
-            said = hide(" ".join(error.message.split())[:200], *self._secrets)
+            said = self.hide(" ".join(error.message.split())[:200])
             return ProtocolBroken(f"{self.name}: what {self.shown} sent is not HTTP: {said}", provider=self.name)
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return Unreachable(f"{self.name}: {self.shown}: no such host ({words})", provider=self.name)
@@ -289,7 +289,7 @@ class Mouth:
         if response.status == 200:
             body = body or b"an HTML page"
         if 300 <= response.status < 400:
-            target = hide(str(response.headers.get("Location", "?")), *self._secrets)
+            target = self.hide(str(response.headers.get("Location", "?")))
             body = f"it redirects to {target}; use that address as base_url".encode()
         return refusal(
             response.status,
@@ -301,9 +301,13 @@ class Mouth:
             secrets=self._secrets,
         )
 
+    def hide(self, text: str) -> str:
+        """The text without this mouth's keys and whatever looks like one."""
+        return hide(text, *self._secrets)
+
     def _words(self, error: BaseException) -> str:
         text = str(error) or type(error).__name__
-        return hide(" ".join(text.split())[:300], *self._secrets)
+        return self.hide(" ".join(text.split())[:300])
 
     def early(self, error: BaseException) -> EndedEarly:
         """The error for a stream that broke."""

@@ -16,7 +16,7 @@ from callgate import formats
 from callgate.errors import ConfigError, EndedEarly, LimitExceeded
 from callgate.providers._http import Mouth, Network, Stream, Timeouts
 from callgate.providers._recording import Recorder
-from callgate.types import Delta, Request
+from callgate.types import Delta, Finish, Request
 
 if TYPE_CHECKING:
     from callgate.protocols._steps import Score, Scores
@@ -80,17 +80,29 @@ class Served:
                 deltas = [delta for record in framing.feed(piece) for delta in loader.feed(record)]
                 if deltas:
                     yield deltas
-            if loader.over:
-                await stream.drain()
         except EndedEarly as broke:
             error = broke
             if recorder is not None:
                 recorder.broke(str(broke))
         except LimitExceeded as broke:
-            yield loader.fail(str(broke))
+            yield self._masked(loader.fail(str(broke)))
             return
-        deltas = [delta for record in framing.finish() for delta in loader.feed(record)]
-        yield deltas + (loader.finish() if error is None else loader.fail(str(error), interrupted=True))
+        try:
+            deltas = [delta for record in framing.finish() for delta in loader.feed(record)]
+        except LimitExceeded as broke:
+            deltas, error = [], broke
+        end = loader.finish() if error is None else loader.fail(str(error), interrupted=isinstance(error, EndedEarly))
+        yield deltas + self._masked(end)
+        if loader.over and error is None:
+            await stream.drain()
+
+    def _masked(self, deltas: list[Delta]) -> list[Delta]:
+        """Servers quote keys back, also inside a stream."""
+        last = deltas[-1]
+        assert isinstance(last, Finish)
+        error = None if last.error is None else self.mouth.hide(last.error)
+        deltas[-1] = replace(last, error=error, problems=tuple(self.mouth.hide(p) for p in last.problems))
+        return deltas
 
     async def score(self, request: Score) -> Scores:
         """Not over HTTP: servers disagree on what their log-probabilities are."""
