@@ -131,7 +131,10 @@ def test_ollama_ndjson() -> None:
 
 # --- b. Reader ----------------------------------------------------------------------------------------------------
 
-QWEN = 'plan</think>\n<tool_call>\n<function=get_weather>\n<parameter=city>\nPa"ris\n</parameter>\n</function>\n</tool_call>'
+QWEN = (
+    "plan</think>\n<tool_call>\n<function=get_weather>\n"
+    '<parameter=city>\nPa"ris\n</parameter>\n</function>\n</tool_call>'
+)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 5, 1000])
