@@ -64,7 +64,7 @@ class Store(SqlStore):
             connection: psycopg.Connection = self._driver.connect(
                 self._address, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="callgate"
             )
-            connection.execute(f"SET search_path TO {self._schema}")
+            connection.execute(f"SET search_path TO {self._schema}".encode())
             return connection
 
     def _alive(self, connection: psycopg.Connection | None) -> psycopg.Connection:
@@ -110,7 +110,7 @@ class Store(SqlStore):
         """Makes or updates the schema; of several processes that try, one does and the others wait."""
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(7089620123)")
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
             connection.execute("CREATE TABLE IF NOT EXISTS version (number BIGINT NOT NULL)")
             row = connection.execute("SELECT max(number) FROM version").fetchone()
             version = int(row[0]) if row and row[0] is not None else 0

@@ -260,6 +260,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _wait_for(lock_file: int, path: Path) -> None:
+    assert fcntl is not None
     pause, last = POLL_SECONDS
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
