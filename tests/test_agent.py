@@ -423,3 +423,28 @@ def test_a_message_is_taken_as_a_prompt_and_parts_too() -> None:
     agent.run_sync(parts)
     assert model.requests[0].messages[-1].text == "hello"
     assert model.requests[1].messages[-1].content == tuple(parts)
+
+
+async def test_a_cancel_from_outside_is_never_taken_for_our_own() -> None:
+    @tool(effect="read")
+    async def stubborn() -> str:
+        "Takes its time to stop."
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.1)
+        return "x"
+
+    for pause in (0.0, 0.05):
+        agent = Agent(Replay([{"calls": [call("stubborn")]}]), tools=[stubborn])
+        task = asyncio.ensure_future(agent.run("go", run_id="mine"))
+        await asyncio.sleep(0.05)
+        assert await agent.cancel("mine")
+        await asyncio.sleep(pause)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await agent.resume("mine")).reason == "cancelled"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await Agent(Replay([{"content": "slow", "delay": 5}])).run("go")

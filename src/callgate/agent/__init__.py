@@ -106,7 +106,6 @@ class Agent:
         self.rules = (*own, *gate.combine(policy))
         self._run_timeout = run_timeout
         self._retries = retries
-        self._max_result = max_result
         self._max_context = max_context
         self._summarize = summarize
         self._approval_expires = approval_expires
@@ -320,7 +319,7 @@ class Agent:
             rules=self.rules,
             principal=principal,
             retries=self._retries,
-            max_result=self._max_result,
+            max_result=self.executor.max_result,
             adapt=self.protocol == "auto",
             context=self._max_context or _room_of(info, self.options),
             summarize=self._summarize,

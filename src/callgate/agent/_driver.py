@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from callgate.agent._pace import pace
 from callgate.agent._people import People
-from callgate.agent._shield import to_its_end, undisturbed
+from callgate.agent._shield import to_its_end
 from callgate.errors import BadRequest, CallgateError, ConfigError, LedgerError, ModelMissing, RefusedKey
 from callgate.events import CallFinished, CallProgress, CallStarted, Event, RunFinished, dump_event
 from callgate.executor import Executor
@@ -82,6 +82,11 @@ class Driver:
         self._began = time.monotonic() - run.now
         self._task: asyncio.Task[Any] | None = None
         self._own: Literal["cancel", "time"] | None = None
+        """Why we cancelled the task ourselves."""
+        self._expected = False
+        """Our own cancel is on its way."""
+        self._cancels = 0
+        """Cancels that the task had from outside before."""
         self._stop_calls: asyncio.Event | None = None
         self._pace = pace()
         self._unsaid: list[Step] = []
@@ -102,8 +107,15 @@ class Driver:
     def _interrupt(self, why: Literal["cancel", "time"]) -> None:
         if self.run.ended or self._own is not None or self._task is None:
             return
-        self._own = why
+        self._own, self._expected = why, True
         self._task.cancel()
+
+    def _is_foreign(self) -> bool:
+        """Whether the cancel that just came is (also) one from outside, which must go on its way."""
+        if not self._expected or self._task is None:
+            return True
+        self._expected = False
+        return self._task.uncancel() > self._cancels
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -111,6 +123,8 @@ class Driver:
         """Begins with the first step and goes on until the run ends or is parked. Raises only if the task itself is
         cancelled."""
         self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancels = self._task.cancelling()
         try:
             await self._pace.turn()
             step = first()
@@ -119,15 +133,16 @@ class Driver:
                 await self._pace.turn()
                 step = await self._act(command)
             assert self.run.ended or self.run.phase == "parked", "the run neither goes on nor ends"
-        except asyncio.CancelledError:
-            await undisturbed(self._wind_up())
-            if self._own is None:
-                raise
-            assert self._task is not None
-            self._task.uncancel()
+        except asyncio.CancelledError as error:
+            foreign = error if self._is_foreign() else None
+            _, again = await to_its_end(self._wind_up())
+            if (told := foreign or again) is not None:
+                raise told from None
         except Exception as error:
             LOGGER.exception("run %s: the driver failed", self.run.config.run_id)
-            await undisturbed(self._give_up(f"{type(error).__name__}: {error}"))
+            _, again = await to_its_end(self._give_up(f"{type(error).__name__}: {error}"))
+            if again is not None:
+                raise again from None
         finally:
             self._task = None
 
@@ -145,8 +160,6 @@ class Driver:
             except LedgerError as error:  # nothing can be recorded, so nothing more is done
                 step = self.run.receive(Broke(f"the ledger failed: {error}", self.now))
                 self._show(step)
-        else:
-            self._show_all()
         if wait and self._room is not None:
             await self._room()
         command = next((c for c in reversed(step.commands) if not isinstance(c, Record)), None)
@@ -154,7 +167,7 @@ class Driver:
 
     async def _write(self) -> None:
         """Everything said so far is in the ledger, and then shown. Raises LedgerError, then and ever after."""
-        cancelled = False
+        cancelled: asyncio.CancelledError | None = None
         async with self._writing:
             steps, self._unsaid = self._unsaid, []
             records = [c for step in steps for c in step.commands if isinstance(c, Record)]
@@ -169,11 +182,11 @@ class Driver:
                 self._show(step)
         if self._broken is not None:
             raise LedgerError(self._broken)
-        if cancelled:
-            raise asyncio.CancelledError
+        if cancelled is not None:
+            raise cancelled
 
-    async def _append(self, records: list[Record]) -> bool:
-        """True if a cancel came meanwhile: what was begun to be written is written first."""
+    async def _append(self, records: list[Record]) -> asyncio.CancelledError | None:
+        """A cancel that came meanwhile: what was begun to be written is written first."""
         work = self._world.ledger.append(
             self.run.config.run_id,
             [record.entry for record in records],
@@ -182,7 +195,7 @@ class Driver:
         )
         if self._world.ledger.where == "memory":  # it never waits
             await work
-            return False
+            return None
         _, cancelled = await to_its_end(work)
         return cancelled
 
@@ -207,11 +220,13 @@ class Driver:
         """The task was cancelled, by us or from outside: the run ends in order."""
         for _ in range(2):  # the first may wait for calls in flight, of which there are none here
             if not self.run.ended:
-                await self._follow(self._tell(self._stop_word()), wait=False)
+                self._tell(self._stop_word())
+        await self._follow(Step(), wait=False)  # also what the cancel kept from being written
 
     async def _give_up(self, error: str) -> None:
         if not self.run.ended:
-            await self._follow(self._tell(Broke(error, self.now)), wait=False)
+            self._tell(Broke(error, self.now))
+        await self._follow(Step(), wait=False)
 
     def _stop_word(self) -> Tick | Cancelled:
         if self._own == "time":  # a timer may fire a moment early
@@ -298,22 +313,21 @@ class Driver:
                 key=self.run.key_of,
             )
         )
-        cancelled = False
+        cancelled: asyncio.CancelledError | None = None
         while not work.done():
             try:
                 await asyncio.wait({work})
-            except asyncio.CancelledError:
-                if self._own is None:
-                    cancelled = True
-                elif self._task is not None:
-                    self._task.uncancel()
+            except asyncio.CancelledError as error:
+                if self._is_foreign():
+                    cancelled = error
                 stopping = self._tell(self._stop_word())
                 stop.set()
-                await undisturbed(self._follow(stopping, wait=False))
+                _, again = await to_its_end(self._follow(stopping, wait=False))
+                cancelled = cancelled or again
         self._stop_calls = None
         work.result()
-        if cancelled:
-            raise asyncio.CancelledError
+        if cancelled is not None:
+            raise cancelled
         return Step(commands=[following] if following is not None else [])
 
     def _heard(self, event: Any) -> None:

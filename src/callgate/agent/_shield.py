@@ -12,19 +12,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
-    """Waits for the work to its end; cancels that come meanwhile are swallowed, for one is being dealt with."""
-    value, _ = await to_its_end(work)
-    return value
-
-
-async def to_its_end(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """The result, and whether a cancel came meanwhile."""
+async def to_its_end(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
+    """The result, and the cancel that came meanwhile: the very one, for cancel scopes know theirs by it."""
     task = asyncio.ensure_future(work)
-    cancelled = False
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and (failure := task.exception()) is not None:
+        raise cancelled from failure
     return task.result(), cancelled
