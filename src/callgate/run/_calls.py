@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from callgate import policy, results
 from callgate.events import CallFinished, CallJudged, CallProgress, CallProposed, CallStarted, dump_event
@@ -72,7 +72,7 @@ class Calls:
         config = run.config
         self._run = run
         self._config = config
-        self._advisors = [rule for rule in config.rules if isinstance(rule, Advisor)]
+        self._advisors = [cast("Advisor", rule) for rule in config.rules if hasattr(rule, "advice")]
         self._own_pages = any(spec.name == READ_RESULT.name for spec in config.tools)
         self.checker = Checker(config.tools, config.max_result, config.compile)
         self.finished: list[CallRecord] = []
