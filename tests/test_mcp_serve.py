@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +121,30 @@ def test_a_write_is_run_for_the_principal_and_is_in_the_ledger(served: mcp.Serve
     rows = asyncio.run(kinds())
     assert any(kind == "call_intent" and "cancel" in str(data) for kind, data in rows)
     assert any(kind == "run_started" and data.get("principal") == "u1" for kind, data in rows)
+
+
+def test_over_http_it_serves_several_clients(place: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = [sys.executable, "-m", "callgate", "mcp", "serve", str(place / "orders.py"), "--ledger", "memory"]
+    process = subprocess.Popen([*line, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 15
+        while not listens(port):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        with mcp.connect(f"http://127.0.0.1:{port}/mcp") as one, mcp.connect(f"http://127.0.0.1:{port}/mcp") as other:
+            assert call(one, "find", number="1")["number"] == "1"
+            assert call(other, "find", number="2")["number"] == "2"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_list_shows_what_a_server_offers(place: Path) -> None:
