@@ -264,7 +264,7 @@ class Mouth:
         finally:
             response.close()
 
-    def _unreachable(self, error: Exception) -> ProviderError:
+    def _unreachable(self, error: Any) -> ProviderError:
         aiohttp = _aiohttp()
         words = self._words(error)
         if isinstance(error, aiohttp.ClientResponseError):

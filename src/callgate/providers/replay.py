@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from callgate import formats
@@ -100,11 +100,11 @@ class Replay:
         finally:
             await stream.aclose()
 
-    def stream(self, request: Request) -> Any:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[list[Delta]]]:
         """The next reply of the script."""
         return self._open(request)
 
-    async def _play(self, reply: Any, request: Request) -> Any:
+    async def _play(self, reply: Any, request: Request) -> AsyncGenerator[list[Delta], None]:
         delay = 0.0
         if reply is None:
             error = f"Replay: no reply left; all {len(self._replies)} were given before this request"
@@ -119,7 +119,7 @@ class Replay:
             await asyncio.sleep(delay)
             yield deltas
 
-    def _decoded(self, reply: bytes | Iterable[bytes], request: Request) -> Any:
+    def _decoded(self, reply: bytes | Iterable[bytes], request: Request) -> Iterator[list[Delta]]:
         assert self._format is not None
         framing = self._format.framing()
         loader = self._format.Loader(tools=tuple(tool.name for tool in request.tools))
