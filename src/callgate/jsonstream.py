@@ -20,6 +20,7 @@ MAX_DEPTH: Final = 200
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _BETWEEN: Final = re.compile(r"[\s,:0-9.eE+\-truefalsnNIiy]*+")
 _BARE: Final = re.compile(r"[0-9a-zA-Z.+\-]*+")
+_BARE_FIRST: Final = re.compile(r"[0-9a-zA-Z.+\-]").match
 _CLOSER: Final = {"{": "}", "[": "]"}
 
 
@@ -89,6 +90,9 @@ class JsonScanner:
                 if not stack:
                     return i + 1
             elif not char.isspace():
+                if not _BARE_FIRST(char):
+                    self.broken = True
+                    return i
                 self.bare = True
                 continue
             i += 1
