@@ -33,8 +33,13 @@ def _all() -> dict[str, Dialect]:
 
 
 @cache
-def _aliases() -> dict[str, str]:
-    return {alias: dialect.name for dialect in _all().values() for alias in dialect.aliases}
+def _aliases() -> dict[str, Dialect]:
+    return {alias: dialect for dialect in (*_all().values(), *_variants()) for alias in dialect.aliases}
+
+
+def _variants() -> list[Dialect]:
+    modules = (module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    return [v for name in modules for v in getattr(import_module(f"{__name__}.{name}"), "VARIANTS", ())]
 
 
 def names() -> tuple[str, ...]:
@@ -46,7 +51,7 @@ def get(name: str) -> Dialect:
     """The dialect of that name, of a model's name, or "auto". Raises UnknownDialect."""
     if name == "auto":
         return auto_dialect()
-    dialect = _all().get(name) or _all().get(_aliases().get(name, "")) or _all().get(detect(model_name=name) or "")
+    dialect = _all().get(name) or _aliases().get(name) or _all().get(detect(model_name=name) or "")
     if dialect is None:
         near = get_close_matches(name, [*_all(), *_aliases()], n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else f"; known: auto, {', '.join(names())}"

@@ -6,6 +6,7 @@ One law: a call in a section is a call or a BadCall; only the first one after it
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -157,6 +158,8 @@ def one_call(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Pa
         r.open_call(name or None, None, flags)
         r.drop_call("truncated")
         return True
+    if calls.text_end and fields["end"] == calls.text_end:
+        calls = replace(calls, payload=JsonArgs(text_key=""))
     if isinstance(calls.payload, JsonItems):
         return (yield from items(r, calls, hold, flags))
     if hold is not None:

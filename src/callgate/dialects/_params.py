@@ -271,7 +271,7 @@ def _next_opener(r: Reading, body: Body, marker: str) -> Parse[tuple[str | None,
         text = r.unhold(hold)
         return marker + text, None
     text = r.unhold(hold)
-    if not body.expects(head.partition("\0")[2]):
+    if not body.payload.tokens and not body.expects(head.partition("\0")[2]):
         return marker + text, None
     r.recovered("closing tag of a parameter is missing")
     return None, head
@@ -281,6 +281,9 @@ def _call_end(r: Reading, body: Body, marker: str) -> Parse[str | None]:
     """The call's closer inside a value: the parameter's is missing, if the section's end or another call follows."""
     calls = body.calls
     gap = yield from spaces(r)
+    if body.payload.tokens:
+        r.recovered("closing tag of a parameter is missing")
+        return None
     follow = r.marks((*calls.section_close, *calls.open, *calls.section, *r.dialect.drop))
     if (yield from char(r)) != "" and (yield from look(r, follow)) < 0:
         return marker + gap

@@ -103,7 +103,7 @@ def _one(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Parse[
     assert isinstance(payload, Literals)
     try:
         name = (yield from until(r, _PAREN, shape=_NAME)).strip()
-        if not name or (guard and name not in r.known):
+        if not name or (guard and hold is not None and name not in r.known):
             raise Broken
     except Broken:
         if hold is not None:

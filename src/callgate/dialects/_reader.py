@@ -110,10 +110,14 @@ class Reader(Reading):
             return [CallDelta(call.index, None, None, text)]
         if self.over or not text:
             return []
-        for start in range(0, len(text), SLICE):
-            self.refill(text[start : start + SLICE])
+        if len(text) <= SLICE:
+            self.refill(text)
             self._step()
-        return self._take()
+        else:
+            for start in range(0, len(text), SLICE):
+                self.refill(text[start : start + SLICE])
+                self._step()
+        return self._take() if self._ready else []
 
     def finish(self) -> list[Delta]:
         """The text is over: everything still held comes out. A second call gives nothing."""
@@ -134,8 +138,10 @@ class Reader(Reading):
 
     def _glance(self, text: str, state: State) -> list[Delta] | None:
         """A chunk after plain text that may hold a marker; None: it does, and that is the grammar's."""
+        if state.lined and "\n" not in text and "\n" not in self._speaker.space:
+            return self._plain(text)
         found = state.glance(text)
-        if found is None or (state.lined and "\n" not in text and "\n" not in self._speaker.space):
+        if found is None:
             return self._plain(text)
         if found.lastindex is not None:
             return None
@@ -151,11 +157,12 @@ class Reader(Reading):
     def _step(self) -> None:
         self._mode = SLOW
         next(self._gen, None)
-        while self.holds and self.size(self.holds[0]) > HELD:
-            try:
-                self._gen.throw(Overflow)
-            except StopIteration:
-                return
+        if self.holds:
+            while self.holds and self.size(self.holds[0]) > HELD:
+                try:
+                    self._gen.throw(Overflow)
+                except StopIteration:
+                    return
 
     def _take(self) -> list[Delta]:
         out = self._ready

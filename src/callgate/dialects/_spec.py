@@ -92,6 +92,8 @@ class Params:
     """A JSON object may stand in place of the parameters."""
     entities: bool = False
     """Values escape `&`, `<`, `>` and quotes as in HTML."""
+    tokens: bool = False
+    """Its markers are special tokens, never text: any of them ends a value."""
     nested: str = ""
     """MiniMax M3: the token before every tag; the tag's name is the key, and values nest."""
 
@@ -139,6 +141,8 @@ class Calls:
     """The payload may stand in a code fence."""
     name: Literal["plain", "attributes", "kimi", "code", "double"] = "plain"
     """How the header's name is read: as it is; among attributes; `functions.NAME:N`; the code tool; `x.x` is x."""
+    text_end: str = ""
+    """The header's last marker behind which stands plain text for the tool's only string parameter."""
     or_items: bool = False
     """JSON objects with names may stand in place of header and payload."""
     known: bool = False

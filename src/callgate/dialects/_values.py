@@ -6,7 +6,6 @@ is ruled out (traps 4 to 6).
 
 from __future__ import annotations
 
-import html
 import re
 from typing import Any, Final
 
@@ -23,7 +22,12 @@ _SCALAR_LIMIT: Final = 64
 """Characters a number, a boolean or a null may have; a longer value of such a union is a string."""
 _NUMBER_SO_FAR: Final = re.compile(r"[-+]?[0-9.][0-9._eE+\-]*\Z|[-+]\Z")
 _WORDS: Final = {"null": ("null", "None"), "boolean": ("true", "false", "True", "False")}
-_ENTITY_LIMIT: Final = 12
+_ENTITY_LIMIT: Final = 7
+"""Characters of the longest entity that is read."""
+_ENTITY: Final = re.compile(r"&(?:amp|lt|gt|quot|apos|#39|#x27|#34);")
+_ENTITIES: Final = {
+    "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&#39;": "'", "&#x27;": "'", "&#34;": '"',
+}  # fmt: skip
 _TYPE_NAMES: Final = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object", type(None): "null",
 }  # fmt: skip
@@ -57,6 +61,10 @@ def as_json(text: str, allowed: frozenset[str]) -> str | None:
     if kind in allowed and kind != "string":
         return written
     return written if kind == "integer" and "number" in allowed else None
+
+
+def _unescape(text: str) -> str:
+    return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
 
 
 class Value:
@@ -129,14 +137,14 @@ class Value:
             cut = text.rfind("&", max(0, len(text) - _ENTITY_LIMIT))
             if cut >= 0 and ";" not in text[cut:]:
                 self.carry, text = text[cut:] + self.carry, text[:cut]
-            text = html.unescape(text)
+            text = _unescape(text)
         if text:
             self._sink(quote(text))
 
     @property
     def streams(self) -> bool:
         """Certainly a string, begun, and going out."""
-        return self._begun and self._sink is not skip
+        return self._begun and self._sink is not skip and not self._entities
 
     def end(self) -> None:
         """The value is over."""
@@ -147,7 +155,7 @@ class Value:
             elif self._trim == "pair" and len(text) > 1 and text[0] == text[-1] == "\n":
                 text = text[1:-1]
             if self._entities:
-                text = html.unescape(text)
+                text = _unescape(text)
             written = None if self._open else as_json(text, self._allowed)
             self._sink(f'"{quote(text)}"' if written is None else written)
             return
@@ -156,4 +164,4 @@ class Value:
         rest = self.carry
         if self._trim == "each":
             rest = rest.removesuffix("\n")
-        self._sink(quote(html.unescape(rest) if self._entities else rest) + '"')
+        self._sink(quote(_unescape(rest) if self._entities else rest) + '"')

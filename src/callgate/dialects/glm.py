@@ -84,6 +84,7 @@ DIALECTS = (
                     open=("<|tool_arg:start|>",),
                     key_end=("<|tool_arg:value|>",),
                     close=("<|tool_arg:end|>",),
+                    tokens=True,
                 ),
                 open=("<|tool_call:start|>",),
                 close=("<|tool_call:end|>",),

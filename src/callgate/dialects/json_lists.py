@@ -17,19 +17,15 @@ DIALECTS = (
         "apriel",
         "Apriel 1.5 / 1.6 Thinker",
         calls=(_TOOL_CALLS,),
-        regions=(
-            Region(
-                ("Here are my reasoning steps:",), ("[BEGIN FINAL RESPONSE]",), ends_at=("<tool_calls>",), first=True
-            ),
-        ),
+        regions=(Region(("Here are my reasoning steps:",), ("[BEGIN FINAL RESPONSE]",), first=True),),
         drop=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", "<|end|>"),
     ),
     Dialect(
         "hunyuan_a13b",
         "Hunyuan-A13B",
         calls=(_TOOL_CALLS,),
-        regions=(THINK,),
-        drop=("<answer>", "</answer>", "助手：", "<|eos|>"),
+        regions=(THINK, Region(("助手：",), (), "text", first=True)),
+        drop=("<answer>", "</answer>", "<|eos|>"),
     ),
     Dialect(
         "nemotron_toolcall",
@@ -127,7 +123,8 @@ DIALECTS = (
                 JsonItems(several=False),
                 open=("<|message_model|>",),
                 close=("<|end_message|>",),
-                header={"name": {"<|content_invoke_tool_json|>": ""}},
+                header={"name": {"<|content_invoke_tool_json|>": "", "<|content_invoke_tool_text|>": ""}},
+                text_end="<|content_invoke_tool_text|>",
             ),
             Calls(JsonItems(several=False), open=("<|content_invoke_tool_json|>",), close=("<|end_message|>",)),
         ),

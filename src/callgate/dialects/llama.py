@@ -20,7 +20,7 @@ DIALECTS = (
         calls=(
             Calls(JsonItems(), guard=True, fence=True),
             Calls(JsonItems(), open=("<tool_call>",), close=("</tool_call>",)),
-            Calls(JsonItems(several=False), open=("[TOOL_CALLS]",)),
+            Calls(JsonItems(several=False), open=("[TOOL_CALLS]", "-> tool/function_call\n")),
         ),
         regions=(THINK,),
         drop=("<|im_end|>", "<|eot_id|>", "</s>"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from callgate.dialects._spec import THINK, Calls, Dialect, Params, Region
 
 
@@ -17,7 +20,7 @@ def _calls(outer: str, params: Params) -> Calls:
     )
 
 
-_PARAMETER = Params(open=("<parameter=",), close=("</parameter>",), trim="each", json_body=True)
+_PARAMETER: Final = Params(open=("<parameter=",), close=("</parameter>",), trim="each", json_body=True)
 
 DIALECTS = (
     Dialect(
@@ -35,3 +38,12 @@ DIALECTS = (
         drop=("<seed:eos>",),
     ),
 )
+
+VARIANTS = (
+    DIALECTS[0].but(
+        models="MiMo v2 (values escaped as in HTML)",
+        aliases=("mimo", "mimo_v2", "mimo-v2-flash"),
+        calls=(_calls("tool_call", replace(_PARAMETER, entities=True)),),
+    ),
+)
+"""The same dialect as some models bend it, found by alias only."""
