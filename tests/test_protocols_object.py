@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate.protocols._object import MAX_HELD, ObjectReader
+from callgate.protocols._object import ObjectReader
+from callgate.protocols._pieces import MAX_HELD
 from callgate.protocols._rows import IGNORED
 from callgate.types import BadCall, CallDelta, TextDelta, ToolCall
 

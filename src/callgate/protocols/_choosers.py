@@ -189,19 +189,20 @@ def features(request: str, tool: ToolSpec) -> tuple[float, ...]:
     required = [n for n in tool.parameters.get("required") or () if n in properties]
     about = ground.content(" ".join(f"{n} {_words_of(properties[n])}" for n in properties)) - COMMON
     examples = ground.content(" ".join(str(e.get("request", "")) for e in tool.examples)) - COMMON
-    kinds = [(properties[n] or {}).get("type") for n in required]
+    kinds = [properties[n].get("type") if isinstance(properties[n], Mapping) else None for n in required]
     numeric = sum(k in ("integer", "number") for k in kinds)
     found = len(ground.numbers(request))
     texts = sum(k == "string" for k in kinds)
     proper = len(ground.names(request)) + len(ground.quoted(request)) + len(ground.dates(request))
+    han = ground.is_han(request)  # names of functions are English, and Chinese has no capitals: both tell nothing then
     return (
         1.0,
-        _share(name, wanted),
+        _share(described if han and tool.name.isascii() else name, wanted),
         _share(telling, name | described | about | examples),
         _share(described, wanted),
         _share(about, wanted),
         min(found, numeric) / numeric if numeric else 0.5,
-        min(proper, texts) / texts if texts else 0.5,
+        min(proper, texts) / texts if texts and not han else 0.5,
         float(bool(wanted & GREETINGS) or not telling),
     )
 

@@ -130,7 +130,29 @@ def words(text: str) -> list[Word]:
 def content(text: str) -> set[str]:
     """The stems that carry meaning: of a request, a name in any case style, a description."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_.\-/]", " ", text)
-    return {w.stem for w in words(spaced) if w.text.lower() not in STOP and (len(w.text) > 1 or w.text.isalnum())}
+    latin = {w.stem for w in words(spaced) if w.text.lower() not in STOP and w.text.isalnum() and w.text < "\u4e00"}
+    return latin | {w.stem for w in words(spaced) if len(w.text) > 1 and w.text.lower() not in STOP} | han_terms(text)
+
+
+_HAN_RUN = re.compile(r"[\u4e00-\u9fff]+")
+_HAN_STOP = re.compile(
+    "请问|请|帮我|帮|告诉|查询|查找|查一下|搜索|获取|怎么样|怎样|怎么|什么|哪里|哪个|哪些|多少|一下|现在|今天|某个|某|给定|"
+    "指定|可以|需要|我们|我|你|的|了|吗|呢|是|在|有|和|与|或|把|给|个|这|那|几点|为|等于"
+)
+
+
+def han_terms(text: str) -> set[str]:
+    """Chinese terms: pairs of neighbouring characters between the words that carry no meaning."""
+    out: set[str] = set()
+    for run in _HAN_RUN.findall(text[:MAX_TEXT]):
+        for part in _HAN_STOP.split(run):
+            out |= {part} if len(part) == 1 else {part[i : i + 2] for i in range(len(part) - 1)}
+    return out
+
+
+def is_han(text: str) -> bool:
+    """Whether a text is written in Chinese characters for a good part."""
+    return sum(len(run) for run in _HAN_RUN.findall(text)) * 3 >= len(text.strip())
 
 
 def stems(text: str) -> set[str]:

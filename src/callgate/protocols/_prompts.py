@@ -77,24 +77,27 @@ def describe(tool: ToolSpec, language: Language = "en") -> str:
     names = [name if name in required else f"{name}?" for name in properties]
     lines = [f"- {tool.name}({', '.join(names)}): {' '.join(tool.description.split())}".rstrip(": ")]
     for name, schema in properties.items():
-        words = [_type_words(schema, tool.parameters)]
+        about: Schema = schema if isinstance(schema, Mapping) else {}
+        words = [_type_words(about, tool.parameters)]
         if name in required:
             words.append(TEXTS["required"][language])
-        if "default" in schema:
-            words.append(f"{TEXTS['default'][language]} {_json(schema['default'])}")
-        about = " ".join(str(schema.get("description", "")).split())
-        lines.append(f"    {name} ({', '.join(words)}){': ' + about if about else ''}")
+        if "default" in about:
+            words.append(f"{TEXTS['default'][language]} {_json(about['default'])}")
+        said = " ".join(str(about.get("description", "")).split())
+        lines.append(f"    {name} ({', '.join(words)}){': ' + said if said else ''}")
     return "\n".join(lines)
 
 
 def _type_words(schema: Schema, root: Schema) -> str:
     if isinstance(schema.get("enum"), list):
         return "|".join(_json(v) for v in schema["enum"])
-    kind = schema.get("type")
-    if kind in SIMPLE:
-        return str(kind)
-    if kind == "array" and (schema.get("items") or {}).get("type") in SIMPLE and "enum" not in schema["items"]:
-        return f"array of {schema['items']['type']}"
+    kind, items = schema.get("type"), schema.get("items")
+    if isinstance(kind, str) and kind in SIMPLE:
+        return kind
+    if isinstance(kind, list) and all(k in SIMPLE or k == "null" for k in kind):
+        return " or ".join(kind)
+    if kind == "array" and isinstance(items, Mapping) and items.get("type") in ("string", "integer", "number"):
+        return "|".join(_json(v) for v in items["enum"]) + " list" if "enum" in items else f"array of {items['type']}"
     kept = {k: v for k, v in schema.items() if k not in ("description", "default", "title")}
     if "$ref" in _json(kept) and root.get("$defs"):
         kept["$defs"] = root["$defs"]

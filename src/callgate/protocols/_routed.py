@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NONE_BELOW = 0.27
 """A fit below this means that no tool is needed (fitted on BFCL's development third)."""
-ASK_BELOW = 0.45
+ASK_BELOW = 0.6
 """A write that fits worse than this is asked about first."""
 NO_TOOL = "none"
 SHORTLIST = 20
@@ -168,8 +168,9 @@ def _form(asking: Asking, need: Need, schema: dict[str, Any]) -> str:
     properties = tool.parameters.get("properties") or {}
     lines = [f"{tool.name}: {' '.join(tool.description.split())[:200]}"]
     for name in schema["properties"]:
-        about = properties.get(name) or {}
-        lines.append(f"{name}: {' '.join(str(about.get('description', '')).split())[:160]}")
+        about = properties.get(name)
+        said = about.get("description", "") if isinstance(about, Mapping) else ""
+        lines.append(f"{name}: {' '.join(str(said).split())[:160]}")
     for example in tool.examples[:2]:
         lines.append(f"{TEXTS['request'][asking.language]}{example.get('request', '')}")
         lines.append(json.dumps(example.get("arguments") or {}, ensure_ascii=False, default=dict))

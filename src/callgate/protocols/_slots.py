@@ -36,7 +36,8 @@ def narrow(tool: ToolSpec, text: str, engine: Engine = ENGINES["llamacpp"]) -> d
 
 
 def _narrow_object(whole: Mapping[str, Any], original: Schema, asked: Asked) -> dict[str, Any]:
-    abouts: Mapping[str, Schema] = original.get("properties") or {}
+    said = original.get("properties") or {}
+    abouts: dict[str, Schema] = {k: v for k, v in said.items() if isinstance(v, Mapping)}
     required = set(original.get("required") or ())
     properties: Mapping[str, Any] = whole["properties"]
     lists = _list_slots(properties, abouts, required, asked)
