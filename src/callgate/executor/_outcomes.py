@@ -74,8 +74,8 @@ def result_of(call: ToolCall, spec: ToolSpec, outcome: Outcome, *, limit: int) -
             return _say(call, "invalid_arguments", f"the arguments do not fit {call.name}: {message_of(error)}", limit)
         case TimedOut(seconds):
             if spec.effect == "write":
-                return unknown(call, f"it had not ended after {seconds:g} s")
-            return ToolResult(call.id, "timeout", f"{call.name} had not answered after {seconds:g} s.")
+                return unknown(call, f"it timed out after {seconds:g} s")
+            return ToolResult(call.id, "timeout", f"{call.name} timed out after {seconds:g} s.")
         case Stopped():
             if spec.effect == "write":
                 return unknown(call, "the run was cancelled while it ran")
@@ -110,8 +110,8 @@ def unknown(call: ToolCall, why: str, said: str = "") -> ToolResult:
     """The result of a write that was started and may have taken effect."""
     quoted = f" ({said})" if said and not _INVITES.search(said) else ""
     text = (
-        f"The outcome of {call.name} is not known: it was started and may have taken effect; {why}{quoted}. "
-        "Do not call it a second time. Find out what happened by reading, or tell the user that the outcome is open."
+        f"Outcome unknown: {call.name} was started and may have taken effect; {why}{quoted}. Do not call it a second "
+        "time. Check by reading what happened, or tell the user that the outcome is open."
     )
     return ToolResult(call.id, "unknown_outcome", text)
 

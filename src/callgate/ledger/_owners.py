@@ -26,6 +26,8 @@ def is_dead(owner: str) -> bool:
     parts = owner.split("/")
     if len(parts) != 4 or parts[0] != _place() or not parts[1].isdigit():
         return False
+    if os.name == "nt":
+        return False  # signal 0 is no question there, it is Ctrl-C
     pid = int(parts[1])
     try:
         os.kill(pid, 0)
