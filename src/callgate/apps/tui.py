@@ -237,7 +237,9 @@ def outcome(result: ToolResult) -> str:
     """How a call ended, on one line."""
     content = one_line(result.content, RESULT_SHOWN)
     again = " (from the ledger)" if result.replayed else ""
-    return f"got result {content}{again}" if result.ok else f"{result.status.replace('_', ' ')}: {content}{again}"
+    status = "got result" if result.ok else f"{result.status.replace('_', ' ')}:"
+    said = not result.ok and content.lower().startswith(status)  # the content begins with the same words
+    return f"{content}{again}" if said else f"{status} {content}{again}"
 
 
 class Terminal:

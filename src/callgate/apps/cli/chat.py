@@ -17,7 +17,7 @@ from callgate.apps.cli._options import Said, agent_of, principal_of, shared
 if TYPE_CHECKING:
     from callgate.types import Message
 
-HELP = "/new forgets the conversation · /tools lists the tools · /exit or Ctrl-D leaves · Ctrl-C stops an answer"
+HELP = "/new starts afresh · /tools lists them · /exit or Ctrl-D leaves · Ctrl-C stops an answer"
 
 
 @click.command()
@@ -37,7 +37,7 @@ def command(records: bool, **values: Any) -> None:
     agent = agent_of(said, session.asker(said.approve, view))
     read = _reader()
     if not records:
-        click.echo(f"callgate chat with {agent.provider.model}. {HELP}", err=True)
+        click.echo(f"callgate chat with {agent.provider.model}\n{HELP}", err=True)
     history: list[Message] = []
     with asyncio.Runner() as runner:
         while (line := read()) is not None:
@@ -54,7 +54,7 @@ def command(records: bool, **values: Any) -> None:
                     for spec in agent.toolbox.specs:
                         click.echo(f"{spec.name}: {spec.description}", err=True)
                 case text if text.startswith("/"):
-                    click.echo(f"{text}: no such command. {HELP}", err=True)
+                    click.echo(f"{text}: no such command\n{HELP}", err=True)
                 case text:
                     stream = agent.stream(text, history=history, principal=principal_of(said))
                     history = runner.run(session.show(stream, view)).messages
