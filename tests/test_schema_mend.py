@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import time
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -13,6 +15,10 @@ from callgate import compile_schema, mend
 from callgate.errors import ConfigError
 
 ANY: dict[str, Any] = {"type": "object"}
+
+
+class Rank(enum.IntEnum):
+    LOW = 1
 
 
 def object_of(**properties: Any) -> dict[str, Any]:
@@ -25,6 +31,7 @@ REPAIRED = {
     "fence": ('```json\n{"a": 1}\n```', {"a": 1}),
     "fence without an end": ('```\n{"a": 1}', {"a": 1}),
     "prose before": ('Sure! Here: {"a": 1}', {"a": 1}),
+    "placeholders in the prose": ('For {city} in {the country}: {"a": 1}', {"a": 1}),
     "prose after": ('{"a": 1} done, I hope.', {"a": 1}),
     "a call around it": ('get({"a": 1})', {"a": 1}),
     "surplus closer": ('{"a": 1}}', {"a": 1}),
@@ -80,6 +87,8 @@ MALFORMED = {
     "a list": "[1, 2]",
     "a list of one object": '[{"a": 1}]',
     "a loose list of one object": "[{'a': 1}]",
+    "a set": "{Oslo}",
+    "an object in what is none": '{a, {"b": 1}}',
     "two objects": '{"a": 1} {"b": 2}',
     "a list of objects without brackets": "{'a': 1}, {'b': 2}",
     "fields before": '"a": 1, {"b": 2}',
@@ -279,6 +288,13 @@ def test_a_null_is_dropped_only_where_the_parameter_is_optional_and_null_is_wron
     assert mend({"c": None}, schema).errors == [("/c", "expected string, got null")]
 
 
+def test_what_was_given_is_not_changed() -> None:
+    given = {"x": {"n": "1"}, "l": ["2"], "o": None}
+    schema = object_of(x=object_of(n=INT), l={"type": "array", "items": INT}, o=STR)
+    assert mend(given, schema).value == {"x": {"n": 1}, "l": [2]}
+    assert given == {"x": {"n": "1"}, "l": ["2"], "o": None}
+
+
 # --- schemas ------------------------------------------------------------------------------------------------------
 
 
@@ -384,6 +400,15 @@ def test_values_that_are_no_json_are_refused_where_they_stand() -> None:
         assert (got.outcome, got.errors[0][0]) == ("invalid", "/a/0")
     assert mend({1: 2}, {}).outcome == "invalid"
     assert mend('{"a": "\\ud800"}', {}).errors == [("/a", "holds half of a surrogate pair, which is no text")]
+
+
+def test_subclasses_of_json_types_are_taken_as_what_they_are() -> None:
+    class Word(str):
+        __slots__ = ()
+
+    value = {"a": OrderedDict(b=Word("x")), "c": (1, 2), "d": Rank.LOW}
+    got = mend(value, object_of(a={"type": "object"}, c={"type": "array", "items": INT}, d=INT))
+    assert (got.outcome, got.value) == ("ok", value)
 
 
 def test_a_megabyte_costs_linear_time() -> None:

@@ -123,12 +123,27 @@ def _wants_null(compiled: CompiledSchema) -> bool:
     return "null" in compiled.types and len(compiled.types) < 7
 
 
+_KINDS = (str, bool, int, float, dict, list)
+
+
+def _json_kind(item: Any) -> type | None:
+    """Which of JSON's types a value is of; subclasses count, tuples are lists. None: of none."""
+    if item is None:
+        return bool
+    kind = type(item)
+    if kind in _KINDS:
+        return kind
+    if kind is tuple:
+        return list
+    return next((known for known in _KINDS if isinstance(item, known)), None)
+
+
 def odd_parts(value: Any) -> Iterator[tuple[str | None, str]]:
     """What no JSON text can hold: (pointer, problem); pointer None for nesting beyond MAX_DEPTH."""
     todo: list[tuple[Any, tuple[Any, ...], int]] = [(value, (), 0)]
     while todo:
         item, path, depth = todo.pop()
-        kind = type(item)
+        kind = _json_kind(item)
         if kind is str:
             if half_characters(item):
                 yield _pointer(path), "holds half of a surrogate pair, which is no text"
@@ -147,8 +162,8 @@ def odd_parts(value: Any) -> Iterator[tuple[str | None, str]]:
         elif kind is float:
             if item - item != 0.0:
                 yield _pointer(path), f"{item} is no JSON number"
-        elif item is not None and kind is not int and kind is not bool:
-            yield _pointer(path), f"{kind.__name__} is no JSON value"
+        elif kind is None:
+            yield _pointer(path), f"{type(item).__name__} is no JSON value"
 
 
 def _pointer(path: tuple[Any, ...]) -> str:

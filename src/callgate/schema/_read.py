@@ -22,6 +22,7 @@ MAX_CODED: Final = 3
 _TAIL = re.compile(r"t(r(ue?)?)?|f(a(l(se?)?)?)?|n(u(ll?)?)?|-|\.|(\.\d+)?[eE][+-]?|\\?u[0-9a-fA-F]{0,3}", re.ASCII)
 _ASSIGNED = re.compile(r"[\"'“”‘’]\s*[:：]")
 _START = re.compile(r"[{｛]")
+_PLACEHOLDER = re.compile(r"\{[\w .-]+\}")
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 
@@ -222,6 +223,8 @@ def _decode(read: Read, container: str) -> Read:
 def _repair(text: str, container: str | None) -> Read:
     """What remains when strict JSON failed and the text is not merely cut off."""
     start = _START.search(text)
+    while start is not None and (word := _PLACEHOLDER.match(text, start.start())):
+        start = _START.search(text, word.end())  # "use {city}: {…}"
     if start is None or _in_list(text, start.start()):
         raise Unreadable("no JSON object in the text" if container else "not JSON")
     loose = Loose(text)
