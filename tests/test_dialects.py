@@ -28,6 +28,8 @@ from dialect_reading import (
 DIALECTS = rows("dialects.jsonl")
 TEMPLATES = rows("templates.jsonl")
 REPORTS = [row for row in rows("reports.jsonl") if row["area"] == "dialect"]
+MORE = rows("dialects_more.jsonl")
+MORE_TOOLS = [spec_of(t) for t in json.loads((CONFORMANCE / "dialects_more_tools.json").read_text(encoding="utf-8"))]
 FACTS = json.loads((CONFORMANCE / "dialect_facts.json").read_text(encoding="utf-8"))
 TEMPLATE_TOOLS = [
     spec_of(tool) for tool in json.loads((CONFORMANCE / "template_tools.json").read_text(encoding="utf-8"))
@@ -64,6 +66,21 @@ def test_case_of_a_dialect(row: dict[str, Any]) -> None:
         assert "id" not in wanted or call.id == wanted["id"]
     assert [bad.name for bad in bad_of(deltas)] == [bad["name"] for bad in expect.get("incomplete", [])]
     same_for_every_cut(row["dialect"], row["raw"], tools, tail)
+
+
+@pytest.mark.parametrize("row", MORE, ids=[row["id"] for row in MORE])
+def test_case_of_our_own(row: dict[str, Any]) -> None:
+    """Inputs that once broke the reader or test a policy's edge, with the flags of their calls."""
+    tail, expect = row.get("prompt_tail", ""), row["expect"]
+    deltas = read(row["dialect"], [row["raw"]], MORE_TOOLS, tail)
+    assert text_of(deltas) == expect["content"]
+    assert reasoning_of(deltas) == expect["reasoning"]
+    assert exact(calls_of(deltas)) == expected(expect["calls"])
+    for call, wanted in zip(calls_of(deltas), expect["calls"], strict=True):
+        assert call.id == wanted.get("id", "")
+        assert sorted(call.flags) == wanted.get("flags", [])
+    assert [{"name": bad.name, "reason": bad.reason} for bad in bad_of(deltas)] == expect.get("incomplete", [])
+    same_for_every_cut(row["dialect"], row["raw"], MORE_TOOLS, tail)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +122,25 @@ def test_reported_fault(row: dict[str, Any]) -> None:
 def test_every_dialect_of_the_facts_is_there() -> None:
     """All 63, under exactly the names of the facts."""
     assert sorted(dialects.names()) == sorted(fact["name"] for fact in FACTS)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("<call>", "</call>"), ("%%", "%%"), ("«", "»"), ("[[", "]]"), ("\n--", "--\n")]
+)
+def test_tags_of_ones_own(start: str, end: str) -> None:
+    """`Dialect.tagged` reads JSON calls between any two tags."""
+    text = f'Hi {start}{{"name": "ring_bell", "arguments": {{"a": "{end.strip()}"}}}}{end} there'
+    dialect = dialects.Dialect.tagged(start, end)
+    whole = read(dialect, [text])
+    assert exact(calls_of(whole)) == [("ring_bell", json.dumps({"a": end.strip()}))]
+    assert text_of(whole).split() == ["Hi", "there"]
+    for chunks in cuts(text):
+        assert read(dialect, chunks) == whole
+
+
+def test_a_tag_needs_a_character() -> None:
+    with pytest.raises(ValueError, match="tag"):
+        dialects.Dialect.tagged("<call>", "")
 
 
 def test_an_unknown_dialect_is_refused_with_the_nearest_names() -> None:
