@@ -12,7 +12,7 @@ from ollama import ChatResponse
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from callgate import Reply, formats
+from callgate import Reply, formats, read
 from callgate.formats import ollama, openai
 from callgate.reply import Reader
 from callgate.types import BadCall, CallDelta, Delta, Finish, ReasoningDelta, TextDelta, ToolCall
@@ -81,11 +81,9 @@ def deltas_of(reply: Reply, sizes: list[int]) -> list[Delta]:
 
 
 def dump(wire: str, deltas: list[Delta]) -> bytes:
-    records = formats.get(wire).Dumper(model="m").feed(deltas)
-    if wire == "ollama":
-        return "".join(json.dumps(record) + "\n" for record in records).encode()
-    end = "data: [DONE]\n\n" if any(isinstance(d, Finish) and d.reason != "interrupted" for d in deltas) else ""
-    return ("".join(f"data: {json.dumps(record)}\n\n" for record in records) + end).encode()
+    form = formats.get(wire)
+    cut = any(isinstance(d, Finish) and d.reason == "interrupted" for d in deltas)
+    return b"".join(map(form.frame, form.Dumper(model="m").feed(deltas))) + (b"" if cut else form.END)
 
 
 def same(a: Reply, b: Reply) -> bool:
@@ -104,6 +102,13 @@ def test_what_is_dumped_is_read_back(wire: str, reply: Reply, sizes: list[int], 
         reader.feed(body[n : n + step])
     reader.finish()
     assert same(reader.reply, reply)
+
+
+@pytest.mark.parametrize("wire", formats.names())
+@settings(deadline=None)
+@given(reply=replies())
+def test_a_reply_is_dumped_and_read_back(wire: str, reply: Reply) -> None:
+    assert same(read(formats.dump(wire, reply), wire=wire), reply)
 
 
 @pytest.mark.parametrize("module", [openai, ollama])

@@ -157,3 +157,16 @@ async def test_the_catalogue_shows_every_model() -> None:
 )
 def test_the_variable_means_what_ollama_means_by_it(host: str, address: str) -> None:
     assert ollama.address(host) == address
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], "x", {}, {"models": None}, {"models": {}}, {"models": [1, {}, {"name": ""}]}]
+)
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+async def test_a_list_of_models_of_any_shape(kind: str, answer: Any) -> None:
+    async with loopback(refusal("200 OK", answer)) as server:
+        url = server.url
+        provider = providers.server("ollama", base_url=url) if kind == "ollama" else providers.server(url)
+        assert await provider.catalogue() == []
+        assert (await provider.info()).dialect is None
+        await provider.aclose()

@@ -3,9 +3,10 @@
 One law: `load(dump(reply)) == reply`, and a stream that did not end soundly gives no call.
 
 Each plug is one API: `framing` (bytes to records, see wire.py), `Loader` (records to deltas), `Dumper` (deltas to
-records) and `build` (a `Request` to the body that asks for it). All of it is pure, so a gateway speaks the same words.
+records), `frame` and `END` (records to bytes) and `build` (a `Request` to the body that asks for it). All of it is
+pure, so a gateway speaks the same words.
 
-To add a format: one file with these four names. Its file name is its name.
+To add a format: one file with these names. Its file name is its name.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any, Protocol, cast
 
 from callgate.errors import ConfigError
 from callgate.formats._calls import arguments as arguments
+from callgate.formats._calls import dump_arguments
 from callgate.formats._ends import error_text as error_text
-from callgate.types import Delta, Request, ToolCall
+from callgate.types import BadCall, CallDelta, Delta, Finish, ReasoningDelta, Reply, Request, TextDelta, ToolCall
 from callgate.wire import NDJSON, SSE, Record
 
 
@@ -73,9 +75,38 @@ class Format(Protocol):
         """The writer of its records."""
         ...
 
+    END: bytes
+    """What follows the last record of a stream that was not cut off."""
+
+    def frame(self, value: Mapping[str, Any]) -> bytes:
+        """One record as bytes."""
+        ...
+
     def build(self, request: Request, model: str) -> dict[str, Any]:
         """The body that asks for an answer to `request`."""
         ...
+
+
+def dump(wire: str, reply: Reply, *, model: str = "") -> bytes:
+    """A reply as the stream of this API; `read(dump(wire, reply), wire=wire)` gives it back."""
+    form = get(wire)
+    records = form.Dumper(model=model).feed(deltas_of(reply))
+    return b"".join(map(form.frame, records)) + (b"" if reply.finish == "interrupted" else form.END)
+
+
+def deltas_of(reply: Reply) -> list[Delta]:
+    """A whole message as its deltas: reasoning, text, each call, the end."""
+    out: list[Delta] = []
+    if reply.reasoning:
+        out.append(ReasoningDelta(reply.reasoning))
+    if reply.content:
+        out.append(TextDelta(reply.content))
+    calls: list[ToolCall | BadCall] = sorted([*reply.calls, *reply.incomplete], key=lambda call: call.index)
+    for call in calls:
+        text = call.text if isinstance(call, BadCall) else dump_arguments(call.arguments)
+        out.append(CallDelta(call.index, call.id, call.name, text))
+    problems = tuple(reply.problems)
+    return [*out, *calls, Finish(reply.finish, reply.usage, reply.raw_finish, reply.error, problems)]
 
 
 def names() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ objects already: they are never glued, and two in the same place of two records 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -29,9 +30,16 @@ from callgate.types import (
     ToolCall,
     Usage,
 )
-from callgate.wire import NDJSON, Record
+from callgate.wire import NDJSON, Record, dump_ndjson
 
 framing = NDJSON
+END = b""
+
+
+def frame(value: Mapping[str, Any]) -> bytes:
+    """One record as a line."""
+    return dump_ndjson(Record(json.dumps(value, ensure_ascii=False)))
+
 
 _PLAIN = re.compile(
     r'\{"model":"[^"\\\x00-\x1f]*","created_at":"[^"\\\x00-\x1f]*",'

@@ -6,6 +6,8 @@ One law: whatever index, id and finish reason a server makes up, each call comes
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from callgate.formats._calls import Calls
@@ -13,11 +15,18 @@ from callgate.formats._ends import error_text, reason_of, usage_of
 from callgate.formats._json import parse, parser
 from callgate.formats._openai_out import DEFAULT, Dumper, Quirks, build, dump_whole
 from callgate.types import SOUND, Delta, Finish, FinishReason, ReasoningDelta, TextDelta, ToolCall, Usage
-from callgate.wire import SSE, Record
+from callgate.wire import DONE, SSE, Record, dump_sse
 
-__all__ = ["DEFAULT", "Dumper", "Loader", "Quirks", "build", "dump_whole", "framing"]
+__all__ = ["DEFAULT", "END", "Dumper", "Loader", "Quirks", "build", "dump_whole", "frame", "framing"]
 
 framing = SSE
+END = dump_sse(DONE)
+
+
+def frame(value: Mapping[str, Any]) -> bytes:
+    """One record as an event."""
+    return dump_sse(Record(json.dumps(value, ensure_ascii=False)))
+
 
 _USAGE = {
     "input": ("prompt_tokens",),

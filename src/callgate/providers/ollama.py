@@ -67,7 +67,8 @@ class Ollama(Served):
         """The names of the models that are pulled (`/api/tags`)."""
         answer = await self.mouth.ask("GET", "/api/tags")
         entries = answer.get("models") if isinstance(answer, Mapping) else None
-        return tuple(str(e.get("model") or e.get("name")) for e in entries or () if isinstance(e, Mapping))
+        found = [e for e in entries if isinstance(e, Mapping)] if isinstance(entries, list) else []
+        return tuple(str(name) for e in found if (name := e.get("model") or e.get("name")))
 
     async def refine(self, error: Exception) -> Exception:
         """A missing model: what is there, and how to get it."""
