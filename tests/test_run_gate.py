@@ -122,11 +122,22 @@ def test_a_model_cannot_supply_who_it_acts_for() -> None:
     assert [p.id for p in RAN] == ["me"]
 
 
+def test_what_a_tool_does_to_its_arguments_changes_no_record() -> None:
+    def eats(**arguments: Any) -> str:
+        arguments["items"].clear()
+        return "eaten"
+
+    eat = Tool.from_schema("eat", "Eat.", {"type": "object", "properties": {"items": {"type": "array"}}}, eats)
+    result = go([call("eat", items=[1, 2]), "ok"], [eat])
+    assert result.calls[0].call.arguments == result.messages[1].calls[0].arguments == {"items": [1, 2]}
+
+
 def test_ids_are_unique_over_the_whole_conversation() -> None:
     agent = Agent(Replay([call("look", "x"), "a", call("look", "x", n=1), "b", call("look", n=2), "c"]), tools=[look])
     first = agent.run_sync("1")
     second = agent.run_sync("2", history=first.messages)
     third = agent.run_sync("3", history=second.messages)
+    valid(second.messages)
     valid(third.messages)
     assert len({c.id for m in third.messages for c in m.calls}) == 3
 
