@@ -58,7 +58,7 @@ class Store(SqlStore):
         if not rest or rest.startswith((":memory:", "file:")):
             raise ConfigError(f'ledger "sqlite:{rest}": a path must follow; for a ledger in memory write "memory"')
         super().__init__(masking=masking, clock=clock)
-        self.path = Path(rest).expanduser()
+        self.path = Path(rest).expanduser().absolute()
         self.where = f"sqlite:{self.path}"
         self._pid = os.getpid()
         self._writing: sqlite3.Connection | None = None
