@@ -14,7 +14,7 @@ from callgate.dialects._json import json_value
 from callgate.dialects._literals import Style, value
 from callgate.dialects._marks import marks
 from callgate.dialects._reading import Hold, Reading
-from callgate.dialects._spec import Calls, Literals
+from callgate.dialects._spec import Calls, JsonItems, Literals
 from callgate.dialects._take import Broken, Cut, Parse, accept, char, peek, spaces, until
 from callgate.jsonstream import quote
 
@@ -77,54 +77,52 @@ def python_calls(r: Reading, calls: Calls, hold: Hold, flags: set[str]) -> Parse
         r.pos += 1
         listed = True
         here = yield from peek(r)
-    if here == "{" and not guard:
-        r.pos = r.pos  # a JSON list instead
-        return (yield from items(r, _as_listed(calls, listed), hold, flags))
-    open_hold: Hold | None = hold
-    while True:
-        going = yield from _one(r, calls, open_hold, flags)
-        if open_hold is not None and open_hold in r.holds:
+    if here == "{" and not guard:  # a JSON list instead
+        as_items = Calls(JsonItems(in_list=listed), open=calls.open, close=calls.close)
+        return (yield from items(r, as_items, hold, flags))
+    try:
+        name = yield from _name(r)
+        if guard and name not in r.known:
+            raise Broken
+    except Broken:
+        r.release(hold)
+        return False
+    except Cut:
+        if guard:
+            r.release(hold)
             return False
-        open_hold = None
-        if not going or not (yield from _next(r, calls, listed=listed)):
+        r.commit(hold)
+        r.open_call(None, None, flags)
+        r.drop_call("truncated")
+        return True
+    r.commit(hold)
+    while True:
+        r.open_call(name, None, flags)
+        if not (yield from _arguments(r, calls, payload)) or not (yield from _next(r, calls, listed=listed)):
+            return True
+        try:
+            name = yield from _name(r)
+        except Broken:
+            r.open_call(None, None, flags)
+            yield from resync(r, calls)
+            return True
+        except Cut:
+            r.open_call(None, None, flags)
+            r.drop_call("truncated")
             return True
 
 
-def _as_listed(calls: Calls, listed: bool) -> Calls:
-    from callgate.dialects._spec import JsonItems
-
-    return Calls(JsonItems(in_list=listed), open=calls.open, close=calls.close)
-
-
-def _one(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Parse[bool]:
-    """One `name(…)`; False: nothing sound follows."""
-    guard = "guard" in flags
-    payload = calls.payload
-    assert isinstance(payload, Literals)
-    try:
-        name = (yield from until(r, _PAREN, shape=_NAME)).strip()
-        if not name or (guard and hold is not None and name not in r.known):
-            raise Broken
-    except Broken:
-        if hold is not None:
-            r.release(hold)
-        else:
-            r.open_call(None, None, flags)
-            yield from resync(r, calls)
-        return False
-    except Cut:
-        if hold is not None and guard:
-            r.release(hold)
-            return False
-        if hold is not None:
-            r.commit(hold)
-        r.open_call(None, None, flags)
-        r.drop_call("truncated")
-        return False
+def _name(r: Reading) -> Parse[str]:
+    """`name(`. Raises Broken or Cut."""
+    name = (yield from until(r, _PAREN, shape=_NAME)).strip()
+    if not name:
+        raise Broken
     r.pos += 1
-    if hold is not None:
-        r.commit(hold)
-    r.open_call(name, None, flags)
+    return name
+
+
+def _arguments(r: Reading, calls: Calls, payload: Literals) -> Parse[bool]:
+    """The arguments of the call in progress and their bracket; False: nothing sound follows."""
     try:
         yield from keywords(r, payload)
     except Cut:
