@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from callgate import providers
 from callgate.apps.cli import cli
 from callgate.apps.cli.models import asked
-from callgate.errors import ConfigError
+from callgate.errors import BadRequest, ConfigError
 from callgate.formats import openai as api
 from callgate.providers.openai import VENDORS
 from callgate.types import Message, ModelInfo, Request, ToolCall
@@ -141,6 +141,25 @@ async def test_the_only_model_of_a_server_needs_no_name() -> None:
     async with loopback(refusal("200 OK", {"data": [{"id": "the-one"}]})) as server:
         provider = providers.open(server.url)
         assert (await provider.info()).name == "the-one"
+        await provider.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_server_without_a_list_of_models_is_told_as_that() -> None:
+    async with loopback(refusal("404 X", b"")) as server:
+        provider = providers.server(server.url)
+        with pytest.raises(BadRequest, match="no such path"):
+            await provider.catalogue()
+        await provider.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_server_with_several_models_wants_a_name() -> None:
+    async with loopback(refusal("200 OK", {"data": [{"id": "a"}, {"id": "b"}]})) as server:
+        provider = providers.open(server.url)
+        with pytest.raises(ConfigError, match="#NAME: a, b"):
+            async with provider.stream(Request((Message("user", "hi"),))):
+                pass
         await provider.aclose()
 
 

@@ -81,6 +81,8 @@ def refusal(
         return _later(RateLimited(f"{provider}: too many requests (429){quoted}", **where), retry_after)
     if _CONTEXT.search(said) and status in (400, 413, 422, 500):
         return ContextTooLong(f"{provider}: the request does not fit the model's context{quoted}", **where)
+    if status == 404 and not model:
+        return BadRequest(f"{provider}: this address has no such path (404){quoted}; is base_url right?", **where)
     if status == 404 or (status in (400, 422) and _MODEL.search(said)):
         return ModelMissing(f"{provider}: model {model!r} is not there ({status}){quoted}", **where)
     if status >= 500 or status == 408:

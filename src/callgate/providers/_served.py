@@ -38,6 +38,9 @@ class Served:
         """The body of a request; plugs with quirks have their own."""
         return self._format.build(request, self.model)
 
+    async def prepare(self) -> None:
+        """What must be known before a request can be written."""
+
     async def refine(self, error: Exception) -> Exception:
         """The error with what the server can tell about it (which models it has)."""
         return error
@@ -48,6 +51,7 @@ class Served:
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[AsyncIterator[list[Delta]]]:
+        await self.prepare()
         body = self.body(request)
         opened = self.mouth.stream(self._path, body, model=self.model)
         try:

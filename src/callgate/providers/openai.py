@@ -172,6 +172,17 @@ class OpenAI(Served):
         """The body of a request, with the vendor's quirks."""
         return api.build(request, self.model, self._vendor.quirks)
 
+    async def prepare(self) -> None:
+        """A server whose model was not named must have only one."""
+        if self.model:
+            return
+        found = await self.models()
+        if len(found) > 1:
+            raise ConfigError(
+                f"{self.mouth.shown} has several models; write {self.mouth.shown}#NAME: {', '.join(found)}"
+            )
+        self.model = found[0] if found else ""
+
     async def models(self) -> tuple[str, ...]:
         """The names of the models that the server has."""
         answer = await self.mouth.ask("GET", "/models")
