@@ -87,6 +87,8 @@ MALFORMED = {
     "a list": "[1, 2]",
     "a list of one object": '[{"a": 1}]',
     "a loose list of one object": "[{'a': 1}]",
+    "triple quotes": '{"a": """x"""}',
+    "triple single quotes": "{'a': '''x'''}",
     "a set": "{Oslo}",
     "an object in what is none": '{a, {"b": 1}}',
     "two objects": '{"a": 1} {"b": 2}',
@@ -285,6 +287,8 @@ def test_what_is_no_exact_reading_stays_as_it_came_and_is_invalid(schema: Any, v
 def test_a_null_is_dropped_only_where_the_parameter_is_optional_and_null_is_wrong() -> None:
     schema = {**object_of(a=STR, b={"type": ["string", "null"]}, c=STR), "required": ["c"]}
     assert mend({"a": None, "b": None, "c": "x"}, schema).value == {"b": None, "c": "x"}
+    inner = {**object_of(c=STR, o=object_of(c=STR)), "required": ["c"]}
+    assert mend({"c": "x", "o": {"c": None}}, inner).value == {"c": "x", "o": {}}
     assert mend({"c": None}, schema).errors == [("/c", "expected string, got null")]
 
 

@@ -133,7 +133,7 @@ class _Walk:
             if key in properties:
                 place = at.down(f"properties/{escape(key)}", key)
                 part = self.fit(child, properties[key], place)
-                if part.value is None and not self._valid(place, None) and self._optional(key, node):
+                if part.value is None and not self._valid(place, None) and self._optional(key, node, at):
                     part = Fit(_GONE, dropped=[place.value])
             elif isinstance(extra, Mapping) and not node.get("patternProperties"):
                 part = self.fit(child, extra, at.down("additionalProperties", key))
@@ -149,10 +149,10 @@ class _Walk:
             done.value = {key: child for key, child in done.value.items() if child is not _GONE}
         return done
 
-    def _optional(self, key: str, node: Mapping[str, Any]) -> bool:
-        return key not in list_of(node.get("required")) and key not in list_of(
-            _mapping(self.compiled.root).get("required")
-        )
+    def _optional(self, key: str, node: Mapping[str, Any], at: Place) -> bool:
+        """Whether nothing near demands the key; a demand from farther off shows when the whole is checked."""
+        above = self.compiled.root if at.value == "" and isinstance(self.compiled.root, Mapping) else {}
+        return key not in list_of(node.get("required")) and key not in list_of(above.get("required"))
 
     def _array(self, value: list[Any], node: Mapping[str, Any], at: Place) -> Fit:
         done = Fit(value)
@@ -188,10 +188,6 @@ def _take(done: Fit, part: Fit) -> None:
     done.value = part.value
     done.coerced += [p for p in part.coerced if p not in done.coerced] if part.coerced else []
     done.dropped += part.dropped
-
-
-def _mapping(node: Any) -> Mapping[str, Any]:
-    return node if isinstance(node, Mapping) else {}
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -224,6 +224,8 @@ class Loose:
         text, plain = self.text, _PLAIN[opener]
         self._liberty(opener != '"', "quotes that are not JSON's")
         start, out, inner, kept = self.pos, [], 0, False
+        if text.startswith(('"""', "'''"), start):
+            raise Unreadable(f"three quotes at character {start}: JSON's strings have one")
         pos = start + 1
         while True:
             run = plain.match(text, pos)
