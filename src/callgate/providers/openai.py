@@ -176,11 +176,13 @@ class OpenAI(Served):
         """A server whose model was not named must have only one."""
         if self.model:
             return
-        found = await self.models()
+        try:
+            found = await self.models()
+        except BadRequest:  # it has no list: let it answer as it is
+            return
         if len(found) > 1:
-            raise ConfigError(
-                f"{self.mouth.shown} has several models; write {self.mouth.shown}#NAME: {', '.join(found)}"
-            )
+            shown = self.mouth.shown
+            raise ConfigError(f"{shown} has several models; write {shown}#NAME: {', '.join(found)}")
         self.model = found[0] if found else ""
 
     async def models(self) -> tuple[str, ...]:
