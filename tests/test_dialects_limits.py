@@ -112,6 +112,15 @@ def test_white_space_is_held_within_its_limit() -> None:
     assert shown + text_of(machine.feed("y")) + text_of(machine.finish()) == "x" + " " * 100_000 + "y"
 
 
+def test_white_space_before_markup_is_dropped_up_to_its_limit_for_every_cut() -> None:
+    call = '<tool_call>{"name": "save", "arguments": {}}</tool_call>'
+    for more in (-1, 0, 1, _reading.SPACE):
+        text = "x" + " " * (_reading.SPACE + more) + call
+        whole = read("hermes", [text])
+        assert read("hermes", list(text)) == whole
+        assert read("hermes", pieces(text, 100)) == whole
+
+
 def test_depth_has_a_limit() -> None:
     text = '<tool_call>{"name": "save", "arguments": {"a": ' + "[" * 5000 + "]" * 5000 + "}}</tool_call> after"
     whole = read("hermes", [text], TOOLS)
@@ -133,8 +142,9 @@ def test_arguments_have_a_limit(dialect: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_reading, "ARGUMENTS", 1000)
     monkeypatch.setattr(_reader, "ARGUMENTS", 1000)
     text = WRITERS[dialect]([("save", {"text": WORDS * 60}), ("save", {"text": "x"})])
+    whole = read(dialect, [text], TOOLS)
     for size in (len(text), 50, 1):
-        whole = read(dialect, pieces(text, size), TOOLS)
+        assert read(dialect, pieces(text, size), TOOLS) == whole
         assert [bad.reason for bad in bad_of(whole)] == ["too_large"]
         assert [call.arguments for call in calls_of(whole)] == [{"text": "x"}]
 

@@ -46,6 +46,9 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
         r.give_back(text[swallowed:])
         r.drop_call("malformed", text[:swallowed])
         return
+    if isinstance(calls.payload, JsonArgs) and (begun := _begun(text, calls)):
+        r.give_back(begun)
+        text = text[: -len(begun)]
     parts = [text]
     while True:
         which, start, end = markers.find(r.buf, r.pos, r.over)
@@ -68,6 +71,15 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
     elif markers.texts[which] in (*calls.close, *calls.section_close):
         r.pos = end
         yield from after_call(r, calls)
+
+
+def _begun(text: str, calls: Calls) -> str:
+    """What of the next call's opener was taken for JSON: "[" of "[TOOL_CALLS]"."""
+    for opener in (*calls.section, *calls.open):
+        for length in range(min(len(opener), len(text)), 0, -1):
+            if text.endswith(opener[:length]):
+                return opener[:length]
+    return ""
 
 
 def _swallowed(text: str, calls: Calls) -> int | None:

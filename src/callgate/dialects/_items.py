@@ -203,6 +203,9 @@ def _guarded_item(r: Reading, item: Item) -> Parse[None]:
     except Broken:
         if item.guard is not None:
             raise
+        if r.call is not None and r.call.complete and (yield from char(r)) in ("{", "`"):  # policy M
+            r.recovered("closing brace missing after the arguments")
+            return
         yield from loose_end(r)
         return
     if item.name is None:

@@ -4,25 +4,33 @@ One law: the result never depends on how the text was cut (R1).
 
 Theory of operation
 ===================
-States. The reader is in one *state*: content, or one region of the dialect (reasoning, something dropped). A state is
-a set of markers and, for each, a rule. Between markers text goes to the state's *voice*.
+The message is in one of these states; `Reading` holds what each knows, `_plan` what each marker means in it.
 
- 1  Scanning. A character that can begin no marker is said at once. One that can is looked at with what follows, until
-    it is a marker or cannot be one; only that much is held back (R3).
+ S1  Content. Text goes to the content's *voice*.
+ S2  A region of the dialect: reasoning, whose text goes to the reasoning's voice, or one whose text is dropped.
+ S3  A marker was met and a grammar reads on, under a *hold*: it is not yet known whether this is markup.
+ S4  A call is in progress: its name is out, its arguments go out as they come.
+ S5  Calls in open reasoning: S1 to S4 again, with their deltas set *aside*.
+
+ 1  Scanning (S1, S2). A character that can begin no marker is said at once. One that can is looked at with what
+    follows, until it is a marker or cannot be one; only that much is held back (R3).
  2  White space at the end of what was said waits in the voice: it is dropped if only markup follows (policy W).
- 3  Grammars are generators: straight code that says `yield` when it needs more text. They ask `buf[pos:]`, take what
-    is certain by moving `pos`, and never look back. `over` tells them that nothing more will come. Each decision
-    depends on characters alone, never on where a chunk ended: that is the whole proof of R1.
- 4  A marker opens a *hold*: the text taken since. A grammar either commits it (it is markup) or releases it: the text
-    is said, byte for byte, and scanning goes on at the character that disproved it (R2), so no character is read
-    twice for that (R6).
- 5  A committed call gets an index and ends in exactly one ToolCall or BadCall. What follows a call tells whether its
-    closer was missing, so the ToolCall waits for the next visible character or the end.
- 6  Calls in open reasoning (policy K) are read with their deltas set aside, under a hold. The reasoning's end makes
-    them reasoning after all; the end of the text makes them calls.
- 7  Limits. No hold grows beyond HELD: its first HELD characters are released and reading goes on behind them.
- 8  Fast paths. `_mode` says that the generator is asleep in plain text or inside a string argument, where `feed` need
-    only see that a chunk holds no marker's first character, or no quote and backslash. No hold is open then.
+ 3  Grammars are generators: straight code that says `yield` when it needs more text. They look at `buf[pos:]`, take
+    what is certain by moving `pos`, and never look back. `over` tells them that nothing more will come; then they
+    yield no more. Each decision depends on characters alone, never on where a chunk ended: that is the proof of R1.
+ 4  A hold (S3) is committed (it is markup: S4, or back to S1 or S2) or released: its text is said, byte for byte, and
+    scanning goes on at the character that disproved it (R2), so no character is read twice for that (R6).
+ 5  A committed call gets the next index and ends in exactly one ToolCall or BadCall. What follows a call tells whether
+    its closer was missing, so the ToolCall waits for the next visible character or the end. A call that cannot be read
+    ends at the next closer or opener (R5); one that the text's end cuts off takes all that is left (R4). Calls without
+    markup of their own wait for the end: only then it is known whether they stood alone (A7).
+ 6  Calls in open reasoning (S5, policy K) are read under a hold of their own. The reasoning's end makes them reasoning
+    after all; the end of the text makes them calls.
+ 7  Limits. No hold grows beyond HELD: its first HELD characters are released, and reading goes on behind them. So it
+    is with white space, arguments, calls and problems: each limit counts characters or things, never chunks.
+ 8  Fast paths. `_mode` says that the generator sleeps in plain text, in a string argument or in a tagged value, where
+    `feed` need only see that a chunk holds no marker's first character, or no quote and backslash. No hold is open
+    then, so nothing has to be recorded.
 
 A chunk longer than SLICE is read in slices, so that rule 7 costs the same whatever the cuts.
 """
@@ -43,6 +51,7 @@ from callgate.dialects._reading import (
     HELD,
     PLAIN,
     SLOW,
+    SPACE,
     STRING,
     VALUE,
     Hold,
@@ -88,7 +97,7 @@ class Reader(Reading):
                 body = text.rstrip()
                 if body is text and not space:
                     return [voice.make(text)] if text else []
-                if not body:
+                if not body or len(text) > SPACE:
                     return self._plain(text)
                 voice.space = text[len(body) :]
                 return [voice.make(space + body)]

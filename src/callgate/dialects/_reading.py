@@ -82,9 +82,11 @@ class Voice:
         self.space = text[len(body) :]
         self.seen = True
         self.after = False
+        if len(self.space) > SPACE:
+            self._overflow(out)
 
     def _overflow(self, out: list[Delta]) -> None:
-        keep = len(self.space) % SPACE
+        keep = (len(self.space) - 1) % SPACE + 1
         if self.seen or not (self.trim or self.marked):
             out.append(self.make(self.space[: len(self.space) - keep]))
         self.space = self.space[len(self.space) - keep :]
@@ -281,13 +283,14 @@ class Reading:
     def fragment(self, text: str) -> None:
         """More of the arguments, as JSON text."""
         call = self.call
-        if text and call is not None:
+        if not text or call is None:
+            return
+        if call.size + len(text) > ARGUMENTS:  # rule 7, to the character
+            text = text[: ARGUMENTS - call.size]
+            call.void = "too_large"
+            self.note(f"arguments of call {call.index}: over {ARGUMENTS} characters; the call is refused")
+        if text:
             call.size += len(text)
-            if call.size > ARGUMENTS:
-                if not call.void:
-                    call.void = "too_large"
-                    self.note(f"arguments of call {call.index}: over {ARGUMENTS} characters; the call is refused")
-                return
             call.parts.append(text)
             self.out.append(CallDelta(call.index, None, None, text))
 
