@@ -22,6 +22,7 @@ TOOL_KEYS = frozenset({"tool", "name"})
 ARGS_KEYS = frozenset({"args", "arguments", "parameters"})
 ANSWER_KEYS = frozenset({"answer"})
 WRAPPERS = frozenset({"reply"})
+ENDED = "the reply ended before its form did"
 KNOWN = TOOL_KEYS | ARGS_KEYS | ANSWER_KEYS | WRAPPERS | {"calls"}
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -295,7 +296,7 @@ class ObjectReader:
             self._call.cut_off(self._out)
             self._call = None
         if self._open:
-            self._say_problem("the reply ended before its form did")
+            self._say_problem(ENDED)
 
     # --- scanning -------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from callgate.protocols import _choosers as choosers
 from callgate.protocols import _ground as ground
-from callgate.protocols._object import ObjectReader
+from callgate.protocols._object import ENDED, ObjectReader
 from callgate.protocols._prompts import conversation, describe, system_text
 from callgate.protocols._rows import MANY_TOOLS, ROWS, is_small
 from callgate.protocols._schemas import engine_of, names_schema, token_limit
@@ -196,7 +196,10 @@ class ArgumentsReader:
 
     def finish(self) -> list[Delta]:
         """The call, if its arguments are whole."""
-        return self._object.finish() if self._any else []
+        deltas = self._object.finish() if self._any else []
+        if any(isinstance(delta, ToolCall) for delta in deltas) and ENDED in self.problems:
+            self.problems.remove(ENDED)  # the form around the arguments is ours and has no end in the text
+        return deltas
 
 
 # --- answers of a small model -------------------------------------------------------------------------------------
