@@ -35,7 +35,7 @@ STOP = word_set(
 )
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_'’.@:/&+#-]*|[\u4e00-\u9fff]|[^\s\w]", re.UNICODE)
 _NUMBER = re.compile(
-    r"(?<![\w.^])(?P<sign>[-−+])?(?P<cur>[$€£¥])?\s?(?P<num>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?<![\w.^])(?P<sign>[-−+])?(?:[$€£¥]\s?)?(?P<num>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?P<exp>[eE][-+]?\d+)?(?P<suffix>\s?(?:%|percent\b|million\b|billion\b|thousand\b|hundred\b|[kKM](?![A-Za-z]))|"
     r"(?:st|nd|rd|th)\b|[万亿千百])?"
 )
@@ -115,6 +115,11 @@ def stem(word: str) -> str:
     if word.endswith("e") and len(word) > 4:
         word = word[:-1]
     return word
+
+
+def stem_set(text: str) -> frozenset[str]:
+    """The stems of a text's words."""
+    return frozenset(stem(word) for word in text.split())
 
 
 def words(text: str) -> list[Word]:

@@ -166,20 +166,18 @@ def _odd(number: ground.Number, by_name: set[str], asked: Asked) -> float:
 
 # --- texts --------------------------------------------------------------------------------------------------------
 
-_PLACE = ground.word_set(
-    "citi location place countri region stat area address destin origin venu town near citie addres"
+_PLACE = ground.stem_set("city location place country region state area address destination origin venue town near")
+_FROM = ground.stem_set("origin start source from begin depart pickup departure")
+_TO = ground.stem_set("destination end target to arrive dropoff arrival")
+_DATE = ground.stem_set("date day when deadline")
+_TEXT = ground.stem_set("text sentence review message content body string sequence phrase comment")
+_PERSON = ground.stem_set(
+    "name person player artist author actor director company team recipient user title book movie song"
 )
-_FROM = ground.word_set("origin start sourc from begin depart pickup departur")
-_TO = ground.word_set("destin end target to arriv dropoff arrival")
-_DATE = ground.word_set("dat day when deadlin date")
-_TEXT = ground.word_set("text sentenc review messag content body string sequenc phras comment")
-_PERSON = ground.word_set(
-    "nam person player artist author actor director compani team recipient user titl book movi song"
-)
-_PATH = ground.word_set("path fil url link email directori folder websit dataset")
+_PATH = ground.stem_set("path file url link email directory folder website dataset")
 
 
-_CODE = ground.word_set("id code number identifier key ticket order")
+_CODE = ground.stem_set("id code number identifier key ticket order")
 _WORTH = {"quoted": 1.0, "name": 0.8, "code": 0.5, "path": 0.4, "date": 0.0, "phrase": 0.0}
 """What each kind of phrase is worth before anything is known of its place."""
 

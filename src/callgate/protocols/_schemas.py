@@ -26,6 +26,9 @@ MAX_DEPTH = 12
 """Deeper schemas become a bounded string there."""
 MAX_ANSWER = 2000
 """Characters of an answer: llama.cpp refuses repetitions over 2,000."""
+MAX_NUMBER = 10**15
+SMALLEST = 1e-6
+"""Bounds of a number that sets none, for engines that would let a model write digits for ever."""
 TOKEN_MARGIN = 24
 """Tokens beside the values: braces, white space, the end."""
 MAX_TOKENS = 4096
@@ -47,6 +50,8 @@ class Engine:
     lengths: bool = True
     """`minLength` and `maxLength` are understood."""
     patterns: bool = False
+    digits: bool = False
+    """Numbers have no end of their own: they need bounds and a smallest step."""
     compact: Mapping[str, Any] = field(default_factory=dict)
     """Keys beside a schema that forbid superfluous white space: a fifth of the tokens of a short object."""
     copying: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +65,7 @@ ENGINES: dict[str, Engine] = {
         Engine("ollama"),
         Engine(
             "llamacpp",
+            digits=True,
             compact={"x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}},
             copying={"dry_multiplier": 0.0},
         ),
@@ -183,12 +189,25 @@ class _Bounder:
             case "string":
                 return self._string(schema)
             case "integer" | "number":
-                keep = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-                return {"type": kind, **{k: schema[k] for k in keep if isinstance(schema.get(k), (int, float))}}
+                return self._number(kind, schema)
             case "boolean" | "null":
                 return {"type": kind}
             case _:
                 return self._any()
+
+    def _number(self, kind: str, schema: Schema) -> dict[str, Any]:
+        keep = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+        made = {"type": kind, **{k: schema[k] for k in keep if isinstance(schema.get(k), (int, float))}}
+        if not self.engine.digits:
+            made.pop("multipleOf", None)
+            return made
+        if not made.keys() & {"minimum", "exclusiveMinimum"}:
+            made["minimum"] = -MAX_NUMBER
+        if not made.keys() & {"maximum", "exclusiveMaximum"}:
+            made["maximum"] = MAX_NUMBER
+        if kind == "number":
+            made.setdefault("multipleOf", SMALLEST)
+        return made
 
     def _object(self, schema: Schema, seen: Mapping[str, int], depth: int) -> dict[str, Any]:
         properties = schema.get("properties") or {}

@@ -248,8 +248,6 @@ def _needed(schema: Mapping[str, Any], about: Schema, asked: Asked) -> dict[str,
         return _narrow_object(schema, about, asked)
     if schema.get("type") == "integer" and "week" in asked.stems and "day" in str(about.get("description", "")):
         return {**schema, "enum": [7]}
-    if schema.get("type") == "integer" and "minimum" not in schema and "maximum" not in schema:
-        return {**schema, "minimum": -(10**9), "maximum": 10**9}
     return dict(schema)
 
 
