@@ -258,3 +258,43 @@ def test_a_json_line_is_one_line_of_plain_json_whatever_is_in_it() -> None:
 )
 def test_rows_are_counted_as_a_terminal_wraps(text: str, width: int, expected: int) -> None:
     assert tui.rows(text, width) == expected
+
+
+def test_what_was_odd_about_an_answer_is_told() -> None:
+    odd = e.TurnFinished(1, Finish("stop", problems=("a leading {} was held back", "two\nlines")))
+    assert shown(e.TurnStarted(1), TextDelta("Hi."), odd, width=80) == (
+        "Hi.\n· note: a leading {} was held back\n· note: two lines"
+    )
+    assert tui.told(odd) == "note: a leading {} was held back\nnote: two lines"
+    assert tui.told(e.TurnFinished(1, Finish("stop"))) is None
+
+
+def test_a_good_result_has_one_row_and_a_bad_one_is_told_in_full() -> None:
+    long = "word " * 30
+    good, bad = ToolResult("c", "ok", long), ToolResult("c", "not_found", f"not found: {long}")
+    first = shown(e.CallFinished("c", "f", good, 0.5))
+    assert first.startswith("✓ got result word word")
+    assert first.endswith("… · 500 ms")
+    assert "\n" not in first
+    assert tui.outcome(bad).startswith("not found: word")
+    assert shown(e.CallFinished("c", "f", bad, 0.5)).replace("\n", "").count("word") == 30
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (e.CallProposed(BadCall(0, None, "f", "{", "truncated")), "call not usable: f (truncated)"),
+        (e.CallProposed(ToolCall("c", "f", {}, flags=frozenset({"loose", "renamed"}))), "call f {}  [loose, renamed]"),
+        (e.CallJudged("c", Deny("rate", "5/min")), "denied by rate: 5/min"),
+        (e.CallJudged("c", Ask("approval", "it pays")), "a person must decide (approval): it pays"),
+        (e.CallJudged("c", Allow()), None),
+        (e.Retrying(2, "no JSON"), "asked again (2): no JSON"),
+        (e.ProtocolChanged("native", "json", "500"), "now asking by json, not native: 500"),
+        (e.Routed("lexical", ("f",), 0.75), "f, chosen by the words (75% sure)"),
+        (e.Routed("names", (), None), "no tool, chosen by the model"),
+        (e.CallFinished("c", "f", ToolResult("c", "ok", "3", replayed=True)), "got result 3 (from the ledger)"),
+        (e.CallFinished("c", "f", ToolResult("c", "timeout", "30 s")), "timeout: 30 s"),
+    ],
+)
+def test_every_moment_is_told_in_one_line(event: e.Event, line: str | None) -> None:
+    assert tui.told(event) == line
