@@ -70,6 +70,28 @@ def test_a_call_that_is_cut_off_shows_no_markup_and_is_none(dialect: str, raw: s
     assert calls_of(deltas) == []
 
 
+@pytest.mark.parametrize(
+    ("dialect", "first", "second", "calls"),
+    [
+        ("bare_json", '{"tool": "ring", "args": {"a": "b"}', '{"tool": "ring", "args": {"a": "c"}}', ["b", "c"]),
+        (
+            "bare_json",
+            '```json\n{"tool": "ring", "args": {"a": "b"}\n```',
+            '{"tool": "ring", "args": {"a": "c"}}',
+            ["b", "c"],
+        ),
+        ("mistral_args", '[TOOL_CALLS]ring[ARGS]{"a": "b", "n": 4', '[TOOL_CALLS]ring[ARGS]{"a": "c"}', ["c"]),
+        ("hermes", '<tool_call>{"name": "ring", "arguments": {"a": }}</tool_call>', "", []),
+    ],
+)
+def test_one_bad_call_never_costs_the_next_one(dialect: str, first: str, second: str, calls: list[str]) -> None:
+    """A brace is missing, or an argument: what follows is read as if nothing had happened (R5)."""
+    raw = f"{first}\n{second}"
+    deltas = read(dialect, [raw], [RING])
+    assert [call.arguments["a"] for call in calls_of(deltas)] == calls
+    assert all(read(dialect, chunks, [RING]) == deltas for chunks in cuts(raw))
+
+
 @pytest.mark.parametrize("dialect", dialects.names())
 def test_endless_repetition_of_a_marker_stays_cheap_and_never_raises(dialect: str) -> None:
     """Each character is looked at a bounded number of times: 20,000 characters of one marker, 4 at a time."""
