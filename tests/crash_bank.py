@@ -15,6 +15,7 @@ import os
 import signal
 import sqlite3
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -152,6 +153,8 @@ def model() -> Replay:
 def live(order: dict[str, Any]) -> None:
     """Begins or takes up the run, and writes down how it went, if it lives to."""
     death.point, death.number = order.get("die") or (None, 0)
+    if death.point == "moment":  # so many milliseconds from now, wherever it is then
+        threading.Timer(death.number / 1000, os.kill, (os.getpid(), signal.SIGKILL)).start()
     folder = Path(order["folder"])
 
     async def work() -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A run that is killed anywhere is taken up again: the money is right, nothing is paid twice, nothing is lost.
 
 Real processes, SIGKILL, a real bank. Every point of a whole run is tried (each append: before, inside its transaction
-and after; each transfer: before, inside and after), and further lives are killed at random points. CALLGATE_CRASHES
-says how many random ones there are (40 by default); CALLGATE_SEED repeats a run.
+and after; each transfer: before, inside and after), and further lives are killed at random points and moments.
+CALLGATE_CRASHES says how many random ones there are (40 by default); CALLGATE_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def test_killed_again_and_again_at_random(nursery: Nursery, passings: dict[str, 
             break
         deaths = []
         for _ in range(chance.randint(2, 4)):
-            point = chance.choice(POINTS)
-            deaths.append((point, chance.randint(1, passings[point])))
+            point = chance.choice((*POINTS, "moment", "moment"))
+            deaths.append((point, chance.randint(1, passings.get(point, 150))))
         killed(nursery, fresh(place / str(number)), deaths, lookup=chance.random() < 0.7)
 
 
