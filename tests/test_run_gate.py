@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from callgate import Agent, NoEffect, Principal, Replay, Tool, ToolContext, tool
-from callgate.errors import BadRequest, ContextTooLong
+from callgate.errors import BadRequest, ConfigError, ContextTooLong
 from callgate.events import CallProposed, ProtocolChanged, Retrying, TurnStarted
 from callgate.ledger import memory
 from callgate.types import Entry, Message, ModelInfo
@@ -446,3 +446,32 @@ def test_the_model_is_not_told_of_hidden_tools_and_unlisted_ones_do_not_exist() 
     result = Agent(model, tools=[look]).run_sync("go")
     assert result.calls[0].result.status == "unknown_tool"
     assert [t.name for t in model.requests[0].tools] == ["look"]
+
+
+def test_a_run_may_have_fewer_tools_also_when_it_is_resumed() -> None:
+    @tool(effect="write", confirm=True)
+    def pay() -> str:
+        "Pay."
+        return "paid"
+
+    model = Replay([call("pay"), call("look"), "ok"])
+    agent = Agent(model, tools=[look, put, pay])
+    first = agent.run_sync("go", tools=["pa*", "put"])
+    result = agent.resume_sync(first.run_id, {first.pending[0].id: True})
+    assert [r.result.status for r in result.calls] == ["ok", "unknown_tool"]
+    assert [[t.name for t in r.tools] for r in model.requests] == [["put", "pay"]] * 3
+    with pytest.raises(ConfigError, match="nothing"):
+        agent.run_sync("go", tools=["nothing"])
+
+
+def test_a_hidden_tool_does_not_exist_for_the_model() -> None:
+    @tool(effect="read", hidden=True)
+    def secret() -> str:
+        "Secret."
+        RAN.append("secret")
+        return "x"
+
+    model = Replay([call("secret"), "ok"])
+    result = Agent(model, tools=[look, secret]).run_sync("go")
+    assert ([r.result.status for r in result.calls], RAN) == (["unknown_tool"], [])
+    assert "secret" not in [t.name for t in model.requests[0].tools]

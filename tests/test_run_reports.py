@@ -65,7 +65,8 @@ async def test_b161_sync_tools_overlap_and_block_nothing() -> None:
             last = now
 
     who.set("me")
-    agent = Agent(Replay([calls(*(call("nap", n=n) for n in range(3))), "ok"]), tools=[nap])
+    agent = Agent(Replay(["ready", calls(*(call("nap", n=n) for n in range(3))), "ok"]), tools=[nap])
+    await agent.run("load everything: other programs may want the processor too")
     beat = asyncio.create_task(heartbeat())
     began = time.monotonic()
     result = await agent.run("go")

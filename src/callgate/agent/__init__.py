@@ -11,9 +11,9 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from callgate import ledger as ledgers
@@ -23,6 +23,7 @@ from callgate.agent._driver import Driver, World
 from callgate.agent._pace import pace
 from callgate.agent._people import Approve, People
 from callgate.agent._result import Form, RunResult, result_of
+from callgate.agent._shield import in_thread
 from callgate.agent._stream import Stream, Work
 from callgate.errors import ConfigError, LedgerError, RunBusy
 from callgate.events import Event
@@ -34,7 +35,7 @@ from callgate.providers import Provider
 from callgate.run import Pending, Resumed, Run, RunConfig, Step
 from callgate.run import _journal as journal
 from callgate.schema import CompiledSchema
-from callgate.tools import ToolLike, as_toolbox
+from callgate.tools import Toolbox, ToolLike, as_toolbox
 from callgate.types import Entry, Message, ModelInfo, Part, Principal, ToolSpec
 
 __all__ = ["Agent", "Pending", "RunResult", "Stream"]
@@ -52,6 +53,9 @@ class Agent:
     is "memory", "sqlite:PATH" or "postgresql://…"; None keeps the journal in memory. `approve(call)` answers questions
     about calls; without it a run that has to ask ends as `waiting`.
     """
+
+    _loaded = False
+    """Whether a run has loaded what all need."""
 
     def __init__(
         self,
@@ -122,14 +126,17 @@ class Agent:
         *,
         history: Iterable[Loose] = (),
         principal: Principal | None = None,
+        tools: Iterable[str] | None = None,
         output: Any = None,
         run_id: str | None = None,
         key: str = "",
     ) -> RunResult:
-        """One run to its end. `history` is that of an earlier result, or of another program; `output` is a JSON Schema
-        or a pydantic model that the final answer must fit (`result.output`); `key` makes the idempotency keys of its
-        writes, so that the same work may be asked for by another run."""
-        return await self._begin(_messages(prompt, history), principal, output, run_id, key)(None)
+        """One run to its end. `history` is that of an earlier result, or of another program; `tools` are the names
+        (with globs) of those that it may use, None: all; `output` is a JSON Schema or a pydantic model that the final
+        answer must fit (`result.output`); `key` makes the idempotency keys of its writes, so that the same work may be
+        asked for by another run."""
+        order = Order(_messages(prompt, history), principal, self._names(tools), Form.of(output), run_id, key)
+        return await self._begin(order)(None)
 
     def run_sync(self, prompt: Prompt, **named: Any) -> RunResult:
         """The same for programs without an event loop; takes what `run` takes."""
@@ -141,12 +148,14 @@ class Agent:
         *,
         history: Iterable[Loose] = (),
         principal: Principal | None = None,
+        tools: Iterable[str] | None = None,
         output: Any = None,
         run_id: str | None = None,
         key: str = "",
     ) -> Stream:
         """The run as events: `async with agent.stream(…) as events`. Leaving the block cancels the run."""
-        return Stream(self._begin(_messages(prompt, history), principal, output, run_id, key))
+        order = Order(_messages(prompt, history), principal, self._names(tools), Form.of(output), run_id, key)
+        return Stream(self._begin(order))
 
     async def resume(
         self,
@@ -200,26 +209,25 @@ class Agent:
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _begin(
-        self, messages: list[Loose], principal: Principal | None, output: Any, run_id: str | None, key: str
-    ) -> Work:
-        """Everything of the caller is checked here, before anything starts."""
-        if principal is not None and not isinstance(principal, Principal):
-            raise ConfigError(f"principal: a Principal is needed, not {type(principal).__name__}")
-        adopted = History.adopt(messages)
-        form = Form.of(output)
+    def _begin(self, order: Order) -> Work:
+        """Everything of the caller is checked before anything starts."""
 
         async def work(stream: Stream | None) -> RunResult:
             await pace().turn()
-            if run_id is not None and await self.ledger.run(run_id) is not None:
+            run_id = order.run_id or new_id()
+            if order.run_id is not None and await self.ledger.run(run_id) is not None:
                 raise ConfigError(f"run_id {run_id!r}: the ledger has this run already; resume it, or give another id")
-            config = self._config(run_id or new_id(), await self._info(), principal, key=key)
-            run = Run(replace(config, output=form.schema))
-            async with self._held(run.config.run_id) as hold:
-                result = await self._drive(run, lambda: run.start(adopted.messages), stream, self._world(hold))
-                return form.fill(result)
+            config = await self._ready(self._config(run_id, await self._info(), order.principal, order.tools))
+            run = Run(replace(config, output=order.form.schema, key=order.key))
+            async with self._held(run_id) as hold:
+                messages = order.history.messages
+                result = await self._drive(run, lambda: run.start(messages), stream, self._world(hold))
+                return order.form.fill(result)
 
         return work
+
+    def _names(self, tools: Iterable[str] | None) -> tuple[str, ...]:
+        return self.toolbox.names if tools is None else self.toolbox.only(*tools).names
 
     def _again(
         self, run_id: str, answers: Mapping[str, Any], principal: Principal | None, approve: Approve | None
@@ -247,9 +255,10 @@ class Agent:
         known = None if start.get("principal") is None else Principal(start["principal"], start.get("grants", ()))
         if principal is not None and (known is None or principal.id != known.id):
             raise ConfigError(f"run {run_id!r} belongs to {known.id if known else 'nobody'}, not to {principal.id}")
-        config = self._config(run_id, await self._info(), principal or known, key=start.get("key", ""))
+        config = await self._ready(self._config(run_id, await self._info(), principal or known, start["tools"]))
         config = replace(
             config,
+            key=start.get("key", ""),
             protocol=start["protocol"],
             dialect=start.get("dialect"),
             output=start.get("output"),
@@ -305,8 +314,8 @@ class Agent:
         except Exception:
             return ModelInfo(self.provider.model, self.provider.name)
 
-    def _config(self, run_id: str, info: ModelInfo, principal: Principal | None, *, key: str) -> RunConfig:
-        specs = self.toolbox.specs
+    def _config(self, run_id: str, info: ModelInfo, principal: Principal | None, tools: Collection[str]) -> RunConfig:
+        specs = tuple(spec for spec in self.toolbox.specs if spec.name in tools)
         wanted = self._worked.get(info.name, "auto") if self.protocol == "auto" else self.protocol
         return RunConfig(
             run_id=run_id,
@@ -323,16 +332,49 @@ class Agent:
             adapt=self.protocol == "auto",
             context=self._max_context or _room_of(info, self.options),
             summarize=self._summarize,
-            key=key,
             approval_expires=self._approval_expires,
             compile=lambda spec: self.toolbox[spec.name].compiled if spec.name in self.toolbox else _compiled(spec),
             recent=lambda tool, seconds: _count(self._starts(principal, tool), seconds),
             resolve=os.path.realpath,
         )
 
+    async def _ready(self, config: RunConfig) -> RunConfig:
+        """Loads what the first run of an agent needs, aside: schemas and readers take long enough to be noticed."""
+        if not self._loaded:
+            self._loaded = True
+            with suppress(Exception):  # what is wrong, the run says where it is wrong
+                await in_thread(self.executor.threads, lambda: _load(self.toolbox, config))
+        return config
+
     def _starts(self, principal: Principal | None, tool: str) -> deque[float]:
         who = principal.id if principal else None
         return self._recent.setdefault((who, tool), deque(maxlen=MAX_RECENT))
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the caller of a run wants. Raises ConfigError for what cannot be."""
+
+    messages: InitVar[list[Loose]]
+    principal: Principal | None
+    tools: tuple[str, ...]
+    form: Form
+    run_id: str | None
+    key: str
+    history: History = field(init=False)
+
+    def __post_init__(self, messages: list[Loose]) -> None:
+        if self.principal is not None and not isinstance(self.principal, Principal):
+            raise ConfigError(f"principal: a Principal is needed, not {type(self.principal).__name__}")
+        object.__setattr__(self, "history", History.adopt(messages))
+
+
+def _load(toolbox: Toolbox, config: RunConfig) -> None:
+    for tool in toolbox:
+        _ = tool.compiled
+    query = next(protocols.turn(config.protocol, history=(Message("user", ""),), tools=config.tools, info=config.info))
+    if isinstance(query, protocols.Query) and query.machine is not None:
+        query.machine().feed(" ")
 
 
 def new_id() -> str:

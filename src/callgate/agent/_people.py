@@ -5,14 +5,12 @@ One law: nobody's silence, mistake or failure is a yes; only a plain True, or an
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypeAlias
 
+from callgate.agent._shield import in_thread
 from callgate.executor import Threads
 from callgate.policy import Answer
 from callgate.run import Pending
@@ -47,35 +45,11 @@ class People:
             if inspect.iscoroutinefunction(approve):
                 said = await approve(*given)
             else:  # it may wait for a person, and nothing may block the loop (X5)
-                said = await self._in_thread(lambda: approve(*given))
+                said = await in_thread(self._threads, lambda: approve(*given))
             return as_answer(await said if inspect.isawaitable(said) else said)
         except Exception:
             LOGGER.exception("asking about %s failed; denied", pending.name)
             return Answer(False, by="error")
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Calls a function of the application's in a thread that nobody has to wait for at the end."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Any] = loop.create_future()
-
-        def arrived(value: Any, error: BaseException | None) -> None:
-            if not ended.done():
-                ended.set_exception(error) if error is not None else ended.set_result(value)
-
-        def done(value: Any, error: BaseException | None) -> None:
-            with suppress(RuntimeError):  # the loop is gone: nobody waits any more
-                loop.call_soon_threadsafe(arrived, value, error)
-
-        context = contextvars.copy_context()
-        job = self._threads.start(lambda: context.run(work), done)
-        if job is None:
-            raise RuntimeError("too many threads hang in tools")
-        try:
-            return await ended
-        except asyncio.CancelledError:
-            if not job.withdraw():
-                job.abandon()
-            raise
 
 
 def as_answer(value: Any) -> Answer:

@@ -1,19 +1,24 @@
-"""Work that is brought to its end although a cancel comes meanwhile: entries being written, and the end of a run.
+"""Work that must not be disturbed, and work that must not disturb.
 
-One law: a cancel is never lost: it is told to the caller, who deals with it when the work is done.
+One law: a cancel is never lost, and nothing here blocks the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextvars
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
+
+from callgate.executor import Threads
 
 T = TypeVar("T")
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
-    """The result, and the cancel that came meanwhile: the very one, for cancel scopes know theirs by it."""
+    """Brings the work to its end although a cancel may come meanwhile: the result, and that cancel, for the caller to
+    deal with. It is the very one, for cancel scopes know theirs by it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -24,3 +29,28 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.Cancelled
     if cancelled is not None and (failure := task.exception()) is not None:
         raise cancelled from failure
     return task.result(), cancelled
+
+
+async def in_thread(threads: Threads, work: Callable[[], T]) -> T:
+    """What the function gives, called in a thread that nobody has to wait for when the program ends."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+
+    def arrived(value: Any, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_exception(error) if error is not None else ended.set_result(value)
+
+    def done(value: Any, error: BaseException | None) -> None:
+        with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+            loop.call_soon_threadsafe(arrived, value, error)
+
+    context = contextvars.copy_context()
+    job = threads.start(lambda: context.run(work), done)
+    if job is None:
+        raise RuntimeError("too many threads hang in tools")
+    try:
+        return await ended
+    except asyncio.CancelledError:
+        if not job.withdraw():
+            job.abandon()
+        raise

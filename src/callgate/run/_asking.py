@@ -265,7 +265,8 @@ class Asking:
     ) -> None:
         """No answer came, or only a part: ask again, else step down, else end (rule 2)."""
         run = self._run
-        self._partial = "" if self._summarizing else partial
+        if partial and not self._summarizing:
+            self._partial = partial
         if kind == "ContextTooLong" and self._context.shrink(run.history):
             run.step.events.append(Retrying(1, error))
             return self.ask()
@@ -273,6 +274,7 @@ class Asking:
         pause = max(after or 0.0, BACKOFF * 2 ** (self._attempts - 1))
         if again and self._attempts <= self._config.retries and pause <= MAX_BACKOFF:
             run.step.events.append(Retrying(self._attempts, error))
+            self._last_failure = self._last_failure or error
             if run.phase == "score" or self._query is None:
                 return self.ask_again()
             return self._send(self._query, pause if kind else 0.0)
@@ -280,7 +282,7 @@ class Asking:
         if refused and asked_much and self._step_down(error, "refused"):
             self._attempts = 0
             return self.ask()
-        if self._last_failure:
+        if self._last_failure not in ("", error):
             error = f"{self._last_failure}; asked again: {error}"
         return run.end("provider_error", error)
 
@@ -326,15 +328,17 @@ class Asking:
         run = self._run
         self._attempts = 0
         self._partial = ""
+        self._last_failure = ""
         written: list[ToolCall | BadCall] = sorted([*reply.calls, *reply.incomplete], key=lambda call: call.index)
         named = [call for call in written if call.name]
         if reply.finish == "content_filter":
             self._turn_finished(reply)
             run.say(reply)
             return run.end("provider_error", reply.error or "the server's content filter stopped the answer")
-        if self._config.adapt and (symptom := protocols.symptom(self.protocol, reply)) is not None:
-            self._step_down(reply.problems[-1], symptom)
         if named and not self._finalizing:
+            symptom = protocols.symptom(self.protocol, reply) if self._config.adapt else None
+            if symptom is not None:  # usable, but the next turn is asked for in another way
+                self._step_down(reply.problems[-1], symptom)
             return run.calls.open(reply, named)
         if written:
             return self._reject("truncated" if reply.finish == "length" else "malformed", "no call was complete", reply)

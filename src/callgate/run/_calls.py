@@ -74,7 +74,7 @@ class Calls:
         self._config = config
         self._advisors = [cast("Advisor", rule) for rule in config.rules if hasattr(rule, "advice")]
         self._own_pages = any(spec.name == READ_RESULT.name for spec in config.tools)
-        self.checker = Checker(config.tools, config.max_result, config.compile)
+        self.checker = Checker(tuple(s for s in config.tools if not s.hidden), config.max_result, config.compile)
         self.finished: list[CallRecord] = []
         """In the order in which they ended."""
         self._ordered: list[CallRecord] = []
@@ -96,8 +96,8 @@ class Calls:
         return sum(bool(m.calls) for m in self._run.history.messages) - self._run.turn
 
     def offered(self) -> tuple[ToolSpec, ...]:
-        """The tools that the model is told of."""
-        return tuple(spec for spec in self.checker.tools if not spec.hidden)
+        """The tools that the model is told of; for it there are no others (G1)."""
+        return self.checker.tools
 
     def pending(self) -> tuple[Pending, ...]:
         """The calls that wait for a person."""
