@@ -16,7 +16,7 @@ from callgate.errors import BadRequest, ConfigError
 from callgate.formats import openai as api
 from callgate.providers.openai import VENDORS
 from callgate.types import Message, ModelInfo, Request, ToolCall
-from loopback import loopback, refusal
+from loopback import HELLO, chunk, head, loopback, refusal, stream
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
 HERMES = (
@@ -151,6 +151,38 @@ async def test_a_server_without_a_list_of_models_is_told_as_that() -> None:
         with pytest.raises(BadRequest, match="no such path"):
             await provider.catalogue()
         await provider.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_long_list_of_models_comes_in_many_pieces() -> None:
+    body = json.dumps({"data": [{"id": f"model-{n}"} for n in range(5000)]}).encode()
+    pieces = [piece for n in range(0, len(body), 9000) for piece in (chunk(body[n : n + 9000]), 0.001)]
+    async with loopback([head(kind="application/json"), *pieces, chunk(b"")]) as server:
+        provider = providers.server(server.url)
+        assert len(await provider.models()) == 5000  # type: ignore[attr-defined]
+        await provider.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_server_that_hangs_on_questions_is_asked_for_the_answer_all_the_same(monkeypatch: Any) -> None:
+    from callgate.providers import _http
+
+    monkeypatch.setattr(_http, "_PROBE", 0.2)
+    async with loopback(lambda asked: stream(HELLO) if asked.method == "POST" else ["hang"]) as server:
+        provider = providers.open(f"{server.url}#m")
+        assert (await provider.info()).capabilities == {"tools", "schema"}
+        async with provider.stream(Request((Message("user", "hi"),))) as deltas:
+            assert [d async for d in deltas]
+        await provider.aclose()
+    assert [asked.method for asked in server.asked] == ["GET", "POST"]
+
+
+@pytest.mark.anyio
+async def test_what_is_told_is_not_asked() -> None:
+    async with loopback(["hang"]) as server:
+        provider = providers.open(f"{server.url}#m", abilities={"schema"}, dialect="hermes")
+        info = await provider.info()
+    assert (info.capabilities, info.dialect, server.asked) == ({"schema"}, "hermes", [])
 
 
 @pytest.mark.anyio

@@ -202,10 +202,12 @@ class _Choice:
             elif isinstance(text := choice.get("text"), str) and text:  # /v1/completions
                 out.append(TextDelta(text))
         if isinstance(delta, dict):
-            content = delta.get("content")
-            if type(content) is str and len(delta) == 1:  # nearly every record
+            alone = len(delta) == 1  # as in nearly every record
+            if alone and type(content := delta.get("content")) is str:
                 if content:
                     out.append(TextDelta(content))
+            elif alone and type(calls := delta.get("tool_calls")) is list:
+                out += self.calls.feed(calls, whole=self.whole)
             else:
                 self._fields(delta, out)
         raw = choice.get("finish_reason")

@@ -45,6 +45,8 @@ MAX_BODY = 8 * 1024 * 1024
 """Bytes of an answer that is read whole (lists of models, error pages)."""
 _GRACE = 0.25
 """Seconds that a server gets to end a stream whose last record has come; then the connection is closed."""
+_PROBE = 3.0
+"""Seconds for a probe to be answered."""
 _LOOK = 1.0
 """Seconds between two looks at a stream's clocks."""
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530})
@@ -190,13 +192,14 @@ class Mouth:
 
     # --- one exchange ---------------------------------------------------------------------------------------------
 
-    async def ask(self, method: str, path: str, body: Any = None, *, model: str = "", root: bool = False) -> Any:
-        """One whole exchange of JSON, for what is not streamed; `root`: the path is from the root of the server."""
-        url = f"{self._root if root else self.base_url}{path}{self._query}"
-        response = await self._answer(method, url, body, model)
+    async def ask(self, method: str, path: str, body: Any = None, *, model: str = "", probe: bool = False) -> Any:
+        """One whole exchange of JSON, for what is not streamed. A `probe` is for what is nice to know: one try, soon
+        given up; its path is from the root of the server if it begins with two slashes."""
+        url = f"{self._root}{path[1:]}" if path.startswith("//") else f"{self.base_url}{path}"
+        response = await self._answer(method, url + self._query, body, model, probe=probe)
         try:
-            async with asyncio.timeout(self._network.timeout.idle):
-                data = await response.content.read(MAX_BODY)
+            async with asyncio.timeout(_PROBE if probe else self._network.timeout.idle):
+                data = await _whole(response, MAX_BODY)
             return json.loads(data)
         except (ValueError, RecursionError) as error:
             raise ProtocolBroken(f"{self.name}: {self.shown}{path} gave no JSON", provider=self.name) from error
@@ -217,16 +220,16 @@ class Mouth:
         finally:
             stream.close()
 
-    async def _answer(self, method: str, url: str, body: Any, model: str) -> Any:
+    async def _answer(self, method: str, url: str, body: Any, model: str, *, probe: bool = False) -> Any:
         """Rule 1: the response, its status fine and its body not yet read."""
         data = None if body is None else _dump(body)
         attempt = 0
         while True:
             try:
-                return await self._once(method, url, data, model)
+                return await self._once(method, url, data, model, first=_PROBE if probe else self.timeout.first)
             except ProviderError as error:
                 attempt += 1
-                if attempt > self._network.retries or not _passing(error):
+                if probe or attempt > self._network.retries or not _passing(error):
                     raise
                 wait = self._network.backoff * 2 ** (attempt - 1) * (0.75 + random.random() / 2)  # noqa: S311
                 asked = getattr(error, "retry_after", None)
@@ -236,10 +239,10 @@ class Mouth:
                     wait = max(asked, 0.0)
             await asyncio.sleep(wait)
 
-    async def _once(self, method: str, url: str, data: bytes | None, model: str) -> Any:
+    async def _once(self, method: str, url: str, data: bytes | None, model: str, *, first: float | None) -> Any:
         aiohttp = _aiohttp()
         try:
-            async with asyncio.timeout(self._network.timeout.first):
+            async with asyncio.timeout(first):
                 session = await self._session()
                 response = await session.request(
                     method,
@@ -283,7 +286,7 @@ class Mouth:
     async def _refused(self, response: Any, model: str) -> ProviderError:
         try:
             async with asyncio.timeout(10):
-                body = await response.content.read(64 * 1024)
+                body = await _whole(response, 64 * 1024)
         except (_aiohttp().ClientError, OSError, TimeoutError):
             body = b""
         if response.status == 200:
@@ -428,6 +431,15 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except (ValueError, TypeError):
         return None
     return max(0.0, seconds) if seconds == seconds else None  # noqa: PLR0124 - not NaN
+
+
+async def _whole(response: Any, limit: int) -> bytes:
+    """The body, as far as the limit allows."""
+    pieces, size = [], 0
+    while size < limit and (piece := await response.content.readany()):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
 
 
 async def _hold(session: Any) -> AsyncGenerator[None, None]:

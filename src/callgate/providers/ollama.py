@@ -85,7 +85,7 @@ class Ollama(Served):
         """What `/api/show` says: abilities, template, context; asked once."""
         if self._info is None:
             try:
-                shown = await self.mouth.ask("POST", "/api/show", {"model": self.model}, model=self.model)
+                shown = await self.mouth.ask("POST", "/api/show", {"model": self.model}, model=self.model, probe=True)
             except CallgateError:  # the request itself will tell; ask again next time
                 return ModelInfo(self.model, self.name, frozenset({"tools", "schema"}), None, self._dialect)
             self._info = self._resolve(self.model, shown if isinstance(shown, Mapping) else {})

@@ -7,7 +7,6 @@ To add a vendor: one row.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -204,13 +203,31 @@ class OpenAI(Served):
         return with_available(error, available)
 
     async def info(self) -> ModelInfo:
-        """What the server tells of the model; asked once, and what cannot be asked is taken from the vendor's row."""
+        """What can be found out of the model. Nothing is asked where a vendor's row or `abilities` say it; other servers
+        are asked once, and not waited for."""
         if self._info is None:
-            listed, props = await asyncio.gather(self._listed(), self._props())
-            if listed is None:
-                return self._resolve(self.model, {}, {})  # not reachable now: ask again next time
-            self._info = self._resolve(self.model, listed, props)
-        return self._info
+            told = self._abilities is not None and self.model
+            if told or (self._vendor.key and self._vendor is not _UNKNOWN):
+                self._info = self._resolve(self.model, {}, {})
+            else:
+                self._info = await self._probe()
+        return self._info or self._resolve(self.model, {}, {})
+
+    async def _probe(self) -> ModelInfo | None:
+        """None if the server is not there now: it is asked again next time."""
+        try:
+            props = await self._props()
+            if not self.model:
+                await self.prepare()
+            listed: Mapping[str, Any] = {}
+            if not props:
+                found = _entries(await self.mouth.ask("GET", "/models", probe=True))
+                listed = next((e for e in found if e.get("id") == self.model), {})
+        except BadRequest:
+            return self._resolve(self.model, {}, {})
+        except CallgateError:
+            return None
+        return self._resolve(self.model, listed, props)
 
     async def catalogue(self) -> list[ModelInfo]:
         """What the server has, each with what is known of it."""
@@ -218,23 +235,15 @@ class OpenAI(Served):
         props = await self._props()
         return [self._resolve(str(e.get("id") or e.get("name")), e, props) for e in _entries(answer)]
 
-    async def _listed(self) -> Mapping[str, Any] | None:
-        try:
-            answer = await self.mouth.ask("GET", "/models")
-        except CallgateError:
-            return None
-        found = _entries(answer)
-        if not self.model and len(found) == 1:
-            self.model = str(found[0].get("id") or "")
-        return next((e for e in found if e.get("id") == self.model), {})
-
     async def _props(self) -> Mapping[str, Any]:
-        """llama.cpp's server tells its chat template under /props, beside /v1."""
+        """llama.cpp's server tells its chat template under /props, beside /v1; other servers have no such path."""
         if self._vendor is not _UNKNOWN and self._vendor is not VENDORS["llama-server"]:
             return {}
         try:
-            answer = await self.mouth.ask("GET", "/props", root=True)
-        except CallgateError:
+            answer = await self.mouth.ask("GET", "//props", probe=True)
+        except ProviderError as error:
+            if error.status is None:
+                raise
             return {}
         return answer if isinstance(answer, Mapping) else {}
 
