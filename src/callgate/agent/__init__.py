@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeAlias
 
+from callgate import dialects, protocols, providers
 from callgate import ledger as ledgers
 from callgate import policy as gate
-from callgate import protocols, providers
 from callgate.agent._driver import Driver, World
 from callgate.agent._pace import pace
 from callgate.agent._people import Approve, People
@@ -95,7 +95,7 @@ class Agent:
         self.approve = approve
         protocols.choose(ModelInfo(""), (), protocol)  # raises for a name that nobody knows
         self.protocol = protocol
-        self.dialect = dialect
+        self.dialect = _known(dialect)
         self.executor = Executor(
             self.toolbox, timeout=tool_timeout, max_parallel=max_parallel, grace=grace, max_result=max_result
         )
@@ -375,6 +375,13 @@ def _load(toolbox: Toolbox, config: RunConfig) -> None:
     query = next(protocols.turn(config.protocol, history=(Message("user", ""),), tools=config.tools, info=config.info))
     if isinstance(query, protocols.Query) and query.machine is not None:
         query.machine().feed(" ")
+
+
+def _known(dialect: str | None) -> str | None:
+    """The dialect, if there is one of that name. Raises UnknownDialect."""
+    if dialect is not None and dialect != "auto":
+        dialects.get(dialect)
+    return dialect
 
 
 def new_id() -> str:
