@@ -203,8 +203,8 @@ class OpenAI(Served):
         return with_available(error, available)
 
     async def info(self) -> ModelInfo:
-        """What can be found out of the model. Nothing is asked where a vendor's row or `abilities` say it; other servers
-        are asked once, and not waited for."""
+        """What can be found out of the model. Nothing is asked where a vendor's row or `abilities` say it; another
+        server is asked once, and not waited for."""
         if self._info is None:
             told = self._abilities is not None and self.model
             if told or (self._vendor.key and self._vendor is not _UNKNOWN):
