@@ -105,6 +105,10 @@ def _words_of(schema: Any) -> str:
     return " ".join([str(schema.get("description", "")), *(str(v) for v in schema.get("enum") or ())])
 
 
+def _said_of(schema: Any) -> str:
+    return str(schema.get("description", "")) if isinstance(schema, Mapping) else ""
+
+
 def _bm25(wanted: set[str], documents: Sequence[Counter[str]]) -> list[float]:
     sizes = [sum(d.values()) for d in documents]
     mean = sum(sizes) / len(sizes) if sizes else 1.0
@@ -171,7 +175,7 @@ def _count(word: str, document: Counter[str]) -> float:
 # --- "none" -------------------------------------------------------------------------------------------------------
 
 FEATURES = ("bias", "name", "covered", "described", "parameters", "numbers", "names", "talk")
-WEIGHTS = (-4.48, 1.35, 1.97, 2.61, 3.04, 1.85, 2.28, -1.5)
+WEIGHTS = (-4.46, 1.45, 1.75, 2.41, 3.96, 1.77, 2.18, -1.5)
 GREETINGS = ground.word_set(
     """
     hello hi hey thank thanks bye goodbye joke poem story morning evening sorry yes no ok okay
@@ -183,11 +187,13 @@ def features(request: str, tool: ToolSpec) -> tuple[float, ...]:
     """What the fit is judged by; see FEATURES."""
     wanted = ground.content(request)
     telling = {w for w in wanted if w not in COMMON and not w[:1].isdigit()}
-    name = (ground.content(tool.name) - COMMON) or ground.content(tool.name)
+    own = {w for w in ground.content(tool.name) if not w.isdigit()}
+    name = (own - COMMON) or own
     described = ground.content(tool.description) - COMMON
     properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
     required = [n for n in tool.parameters.get("required") or () if n in properties]
-    about = ground.content(" ".join(f"{n} {_words_of(properties[n])}" for n in properties)) - COMMON
+    about = ground.content(" ".join(f"{n} {_said_of(properties[n])}" for n in properties)) - COMMON
+    values = ground.content(" ".join(_words_of(s) for s in properties.values()))
     examples = ground.content(" ".join(str(e.get("request", "")) for e in tool.examples)) - COMMON
     kinds = [properties[n].get("type") if isinstance(properties[n], Mapping) else None for n in required]
     numeric = sum(k in ("integer", "number") for k in kinds)
@@ -198,7 +204,7 @@ def features(request: str, tool: ToolSpec) -> tuple[float, ...]:
     return (
         1.0,
         _share(described if han and tool.name.isascii() else name, wanted),
-        _share(telling, name | described | about | examples),
+        _share(telling, name | described | about | values | examples),
         _share(described, wanted),
         _share(about, wanted),
         min(found, numeric) / numeric if numeric else 0.5,

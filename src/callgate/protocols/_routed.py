@@ -35,8 +35,10 @@ from callgate.types import Delta, Message, Reply, Request, TextDelta, ToolCall, 
 if TYPE_CHECKING:
     from callgate.protocols import Asking
 
-NONE_BELOW = 0.27
+NONE_BELOW = 0.235
 """A fit below this means that no tool is needed (fitted on BFCL's development third)."""
+PART_NEEDS = 0.5
+"""A part of a request must fit its tool so well to count as a need of its own."""
 ASK_BELOW = 0.6
 """A write that fits worse than this is asked about first."""
 NO_TOOL = "none"
@@ -108,7 +110,7 @@ def plan(request: str, tools: Sequence[ToolSpec], before: ToolSpec | None = None
     parts: list[Need] = []
     for text in _parts(request):
         ranked = choosers.rank(text, tools)
-        if ranked.fit >= NONE_BELOW and ranked.tools[0].name not in [n.tool.name for n in parts]:
+        if ranked.fit >= PART_NEEDS and ranked.tools[0].name not in [n.tool.name for n in parts]:
             parts.append(Need(text, ranked.tools[0], ranked.fit))
     if len(parts) > 1:
         return parts
