@@ -24,7 +24,7 @@ SESSION = "callgate-screenshot"
 def main() -> None:
     """Runs the command until it ends, or until the text given as third argument is on the screen."""
     target, command, *until = sys.argv[1:]
-    columns, lines = 100, 66
+    columns, lines = 100, 72
     _tmux("new-session", "-d", "-s", SESSION, "-x", str(columns), "-y", str(lines), "sh")
     try:
         _tmux("send-keys", "-t", SESSION, "PS1='$ '; clear; " + command + "; echo END", "Enter")

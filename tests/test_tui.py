@@ -166,6 +166,12 @@ def test_finished_markdown_is_drawn_once_and_raw_text_does_not_remain() -> None:
     assert got.count("y = 2") == 1
 
 
+def test_long_lines_end_up_wrapped_between_words() -> None:
+    got = shown(e.TurnStarted(1), TextDelta("These words are longer than one row, twice over, in "), TextDelta("fact."),
+                e.RunFinished("answered"))  # fmt: skip
+    assert got.split("\n")[:2] == ["These words are longer than one row,", "twice over, in fact."]
+
+
 def test_a_block_that_outgrew_the_screen_stays_raw() -> None:
     text = "**a** " + "word " * 200
     got = shown(e.TurnStarted(1), *(TextDelta(w) for w in re.findall(r"\S+\s*", text)), e.RunFinished("answered"))

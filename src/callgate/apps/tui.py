@@ -5,8 +5,8 @@ finished blocks are drawn again.
 
 Theory of operation of `Terminal`. What is finished scrolls up and is never touched again. Under it stands
  1. either the live line: one row, redrawn in place (`generating`, a call's arguments as they come, `calling NAME`),
- 2. or the block of text that is being written, raw, as it comes. When it ends (an empty line, or the turn ends) and
-    it holds Markdown, it is wiped and drawn by rich; if it has outgrown the screen it stays raw.
+ 2. or the block of text that is being written, raw, as it comes. When it ends (an empty line, or the turn ends) it is
+    wiped and drawn by rich, if it holds Markdown or was broken between letters; what outgrew the screen stays raw.
 Time comes in with every event and tick; nothing here reads a clock.
 """
 
@@ -422,9 +422,10 @@ class Terminal:
         width, height = self._size()
         raw = self._block + after
         taken = rows(raw, width)
-        if width != self._width or taken >= height or not _MARKDOWN.search(self._block):
+        wrapped = rows(self._block, width) > self._block.count("\n") + 1
+        if width != self._width or taken >= height or not (wrapped or _MARKDOWN.search(self._block)):
             return
-        drawn = _markdown(self._block, width, self._color)
+        drawn = _drawn(self._block, width, self._color)
         if drawn is None:
             return
         up = f"\x1b[{taken - 1}A" if taken > 1 else ""
@@ -450,16 +451,19 @@ def _tail(text: str, width: int) -> str:
     return "…" + text
 
 
-def _markdown(text: str, width: int, color: bool) -> str | None:
-    """The block as rich draws it, ending like the block; None without rich (it comes with callgate[chat])."""
+def _drawn(text: str, width: int, color: bool) -> str | None:
+    """The block as rich draws it, wrapped between words and ending like the block; None without rich (it comes with
+    callgate[chat])."""
     try:
         from rich.console import Console
         from rich.markdown import Markdown
+        from rich.text import Text
     except ImportError:
         return None
     console = Console(width=width, force_terminal=color, no_color=not color, legacy_windows=False, highlight=False)
     with console.capture() as capture:
-        console.print(Markdown(text.strip("\n"), hyperlinks=False))
+        body = text.strip("\n")
+        console.print(Markdown(body, hyperlinks=False) if _MARKDOWN.search(body) else Text(body))
     drawn = "\n".join(line.rstrip() for line in capture.get().strip("\n").split("\n"))
     return drawn + text[len(text.rstrip("\n")) :]
 
