@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from callgate import dialects
+from callgate.types import CallDelta
 from dialect_reading import bad_of, calls_of, check_streams, read, text_of
 from dialect_render import GUARDED, LINES, TOOLS, WRITERS, Call
 
@@ -216,3 +217,28 @@ def test_text_without_markup_comes_back_byte_for_byte(dialect: str, data: st.Dat
         assert len(text[:n].rstrip()) - len(shown.rstrip()) <= longest
     assert shown + text_of(machine.finish()) == text
     assert machine.problems == []
+
+
+LAG = 48
+"""Characters that may be fed before the argument they belong to goes out: a closer and what may follow it."""
+
+
+@pytest.mark.parametrize("parameter", ["text", "maybe"])
+@pytest.mark.parametrize("dialect", sorted(WRITERS))
+def test_arguments_go_out_while_they_are_written(dialect: str, parameter: str) -> None:
+    """In every dialect a string argument is seen as it grows, and its name before it; nothing waits for the end."""
+    value = "a value that is written word by word, and < that | { is [ no ( marker. " * 4
+    text = WRITERS[dialect]([("save", {parameter: value})])
+    start = text.index(value)
+    machine = dialects.reader(dialect, tools=TOOLS)
+    shown, names = "", []
+    for n, char in enumerate(text, 1):
+        for delta in machine.feed(char):
+            if isinstance(delta, CallDelta):
+                shown += delta.arguments
+                names += [delta.name] if delta.name else []
+        if start < n <= start + len(value):
+            so_far = shown.partition(f'"{parameter}"')[2].lstrip(': "')
+            assert n - start - len(so_far) <= LAG
+    assert names == ["save"]
+    assert [call.arguments for call in calls_of(machine.finish())] in ([], [{parameter: value}])
