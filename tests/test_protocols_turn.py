@@ -319,11 +319,9 @@ async def test_a_server_that_fails_on_tools_is_asked_without_them():
 
 @pytest.mark.anyio
 async def test_a_server_that_ignores_the_schema_steps_down_to_json():
-    chat = "Sure, I can help you with that!"
-    info = ModelInfo("m", "x", frozenset({"schema"}))
-    replies = [chat, '{"tool": "get_weather", "args": {"city": "Oslo"}}', "Cold.", "Cold.", "Cold."]
-    events, agent = await run(replies, info)
-    assert agent.provider.requests[0].schema is not None
+    free = 'Sure!\n\n```json\n{"tool": "get_weather", "args": {"city": "Oslo"}}\n```'
+    events, agent = await run([free, "Cold."], ModelInfo("m", "x", frozenset({"schema"})))
+    assert [r.schema is not None for r in agent.provider.requests] == [True, False]
     assert [(e.before, e.after) for e in events if isinstance(e, ProtocolChanged)] == [("constrained", "json")]
 
 
