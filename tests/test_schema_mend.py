@@ -17,6 +17,9 @@ from callgate.errors import ConfigError
 ANY: dict[str, Any] = {"type": "object"}
 
 
+INT, NUM, BOOL, STR = {"type": "integer"}, {"type": "number"}, {"type": "boolean"}, {"type": "string"}
+
+
 class Rank(enum.IntEnum):
     LOW = 1
 
@@ -194,7 +197,7 @@ def test_duplicate_keys_are_told_and_a_liberty_if_they_differ() -> None:
 
 # --- coercion -----------------------------------------------------------------------------------------------------
 
-INT, NUM, BOOL, STR = {"type": "integer"}, {"type": "number"}, {"type": "boolean"}, {"type": "string"}
+
 COERCED: list[tuple[Any, Any, Any]] = [
     (INT, "5", 5),
     (INT, "-0", 0),
@@ -404,6 +407,22 @@ def test_values_that_are_no_json_are_refused_where_they_stand() -> None:
         assert (got.outcome, got.errors[0][0]) == ("invalid", "/a/0")
     assert mend({1: 2}, {}).outcome == "invalid"
     assert mend('{"a": "\\ud800"}', {}).errors == [("/a", "holds half of a surrogate pair, which is no text")]
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, object_of(a=STR), object_of(a={"enum": ["x"]}), {"propertyNames": {"maxLength": 2}}]
+)
+@pytest.mark.parametrize("form", ["raw", "escaped", "value", "loose"])
+@pytest.mark.parametrize("value", [{"a": "\ud800"}, {"\udfff": 1}, {"a": ["x", {"b": "\ud83d"}]}])
+def test_half_characters_are_never_let_through(schema: Any, form: str, value: Any) -> None:
+    forms = {
+        "raw": json.dumps(value, ensure_ascii=False),
+        "escaped": json.dumps(value),
+        "value": value,
+        "loose": json.dumps(value, ensure_ascii=False)[:-1] + ",}",
+    }
+    assert mend(forms[form], schema).outcome == "invalid"
+    assert mend(json.dumps({"a": "😀"}), {}).value == {"a": "😀"}
 
 
 def test_subclasses_of_json_types_are_taken_as_what_they_are() -> None:

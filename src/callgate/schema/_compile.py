@@ -76,7 +76,10 @@ class CompiledSchema:
 
     def accepts(self, value: Any) -> bool:
         """Whether a value may be used as it is."""
-        return self.valid(value) and (self.plain or not self.refusals(value))
+        try:
+            return self.valid(value) and (self.plain or not self.refusals(value))
+        except ValueError:  # half characters
+            return False
 
     def refusals(self, value: Any) -> list[tuple[str, str]]:
         """What is wrong with a value that fits the schema: unknown arguments, or what the tool's types refuse."""

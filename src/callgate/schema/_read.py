@@ -70,6 +70,8 @@ _SCAN_LAST: Scan = json.JSONDecoder(parse_float=finite, parse_constant=_refuse).
 SLOW: Final = object()
 _SMALL: Final = 2_000
 """Characters up to which counting signs is cheaper than a hook an object."""
+_MIDDLE: Final = 100_000
+"""Characters up to which half characters that are not escaped are looked for; text that comes from bytes has none."""
 _HALVES: Final = ("\\ud", "\\uD")
 """How an escaped half of a surrogate pair begins; emoji in ASCII-only JSON take the slow way."""
 _NO_BRACKETS: Final = bytes(i for i in range(256) if i not in b"[]{}")
@@ -90,9 +92,11 @@ def scan(text: str) -> Any:
             value, end = _SCAN(text, 0)
     except Exception:  # StopIteration, JSONDecodeError, RecursionError …: the slow way says it precisely
         return SLOW
-    if type(value) is not dict or (end != len(text) and not text[end:].isspace()):
+    if type(value) is not dict or (end != len(text) and text[end:].strip(" \t\n\r")):
         return SLOW
     if "\\" in text and (_HALVES[0] in text or _HALVES[1] in text):
+        return SLOW
+    if len(text) <= _MIDDLE and half_characters(text):
         return SLOW
     return SLOW if _may_be_deep(text, value) and deeper(value, MAX_DEPTH) else value
 
