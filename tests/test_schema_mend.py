@@ -333,6 +333,14 @@ def test_a_schema_may_refer_to_itself_by_its_own_name() -> None:
     assert (got.value, got.notes) == ({"n": 1, "sub": {"n": 2}}, [])
 
 
+def test_words_of_another_draft_say_nothing() -> None:
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "required": ["a"]}
+    inner = {"type": "array", "prefixItems": [{"minLength": 2.5}, INT], "minItems": 3}
+    got = mend({"l": ["x", "1"], "n": "1"}, {**old, **object_of(l=inner, n=INT)})
+    assert [pointer for pointer, _ in got.errors] == ["/a", "/l"]
+    assert got.coerced == ["/n"]
+
+
 def test_properties_may_be_called_like_keywords() -> None:
     names = {"$ref": STR, "$id": STR, "default": {"$ref": "#/$defs/N"}, "enum": INT, "properties": INT, "title": STR}
     schema = {**object_of(**names), "$defs": {"N": INT}, "additionalProperties": False}

@@ -70,8 +70,12 @@ class CompiledSchema:
         if valid is None:
             if self._registry is None:
                 self._registry = _load().Registry([(_URI, self.root)])
-            part = {"$ref": f"{_URI}#{quote(pointer, safe=_URI_SAFE)}"}
-            valid = self._subs[pointer] = _validator(part, registry=self._registry).is_valid
+            part = {**self._draft(), "$ref": f"{_URI}#{quote(pointer, safe=_URI_SAFE)}"}
+            try:
+                valid = _validator(part, registry=self._registry).is_valid
+            except ConfigError:  # under a keyword that this draft does not know, so nothing is said there
+                valid = _anything
+            self._subs[pointer] = valid
         return bool(valid(value))
 
     def accepts(self, value: Any) -> bool:
@@ -88,13 +92,19 @@ class CompiledSchema:
             return [(f"/{escape(key)}", f"unknown argument; {hint}") for key in value if key not in self.known]
         return self.check(value) if self.check is not None else []
 
+    def _draft(self) -> dict[str, Any]:
+        return {"$schema": self.root["$schema"]} if isinstance(self.root, dict) and "$schema" in self.root else {}
+
     def own_errors(self, pointer: str, node: Mapping[str, Any], value: Any) -> list[Any]:
         """jsonschema-rs's errors for the part at `pointer`, reduced to `node`; values never stand in their messages."""
         found = self._own.get(pointer)
         if found is None:
-            draft = {"$schema": self.root["$schema"]} if isinstance(self.root, dict) and "$schema" in self.root else {}
-            found = self._own[pointer] = _validator({**draft, **node}, mask="the value")
+            found = self._own[pointer] = _validator({**self._draft(), **node}, mask="the value")
         return list(found.iter_errors(value))
+
+
+def _anything(value: Any) -> bool:
+    return True
 
 
 _URI: Final = "urn:callgate:schema"
@@ -164,6 +174,8 @@ class _Safe:
         self.source = schema
         self.notes = notes
         self.nodes = 0
+        draft = schema.get("$schema") if isinstance(schema, Mapping) else None
+        self.old = isinstance(draft, str) and ("/draft-0" in draft or "/2019-09/" in draft)
 
     def copy(self) -> Any:
         if not isinstance(self.source, (Mapping, bool)):
@@ -187,6 +199,8 @@ class _Safe:
             keyword = not (names or data)
             if keyword and key in ("$id", "id") and node is self.source and isinstance(value, str):
                 continue  # without a base all references are local, and those to the schema itself are made so
+            if keyword and key == "prefixItems" and self.old:
+                continue  # not a word of that draft: it says nothing
             if keyword and (reason := self._refused(key, value, node)):
                 self.notes.append(f"schema: {key} {value!r} {reason}; it constrains nothing")
                 continue
