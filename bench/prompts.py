@@ -13,6 +13,7 @@ import time
 
 from callgate import Agent, RunResult
 from callgate.apps.demo import TOOLS
+from callgate.events import TurnFinished
 
 PROMPTS = (
     "What is 17 * 23?",
@@ -37,12 +38,17 @@ async def main() -> None:
     calls = sound = answered = 0
     for prompt in PROMPTS:
         began = time.monotonic()
-        result = await agent.run(prompt)
+        odd: list[str] = []
+        async with agent.stream(prompt) as events:
+            async for event in events:
+                if isinstance(event, TurnFinished):
+                    odd.extend(event.finish.problems)
+        result = events.result
         calls += len(result.calls)
         sound += sum(record.result.status not in {"invalid_arguments", "unknown_tool"} for record in result.calls)
         answered += result.reason == "answered"
         print(
-            f"| {prompt} | {_calls(result)} | {_cell(result.text, 200)} | {time.monotonic() - began:.1f} |", flush=True
+            f"| {prompt} | {_calls(result)} | {_words(result.text, odd)} | {time.monotonic() - began:.1f} |", flush=True
         )
     await agent.aclose()
     print(f"\n{answered} of {len(PROMPTS)} answered; {sound} of {calls} calls valid.")
@@ -55,6 +61,11 @@ def _calls(result: RunResult) -> str:
         for record in result.calls
     ]
     return "<br>".join(shown) or "none"
+
+
+def _words(text: str, odd: list[str]) -> str:
+    """The answer; what callgate told instead of the model is marked."""
+    return _cell(text, 160) + (" *(results told)*" if any("told instead" in problem for problem in odd) else "")
 
 
 def _cell(text: str, limit: int) -> str:
