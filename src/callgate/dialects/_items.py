@@ -14,7 +14,7 @@ from callgate.dialects._marks import marks
 from callgate.dialects._plan import Rule
 from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls
-from callgate.dialects._take import Broken, Cut, Parse, accept, char, peek, spaces, until
+from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek, spaces, until
 from callgate.jsonstream import JsonScanner
 
 _LANGUAGES: Final = frozenset({"", "json", "JSON", "jsonc", "json5", "tool_call", "tool_calls"})
@@ -79,12 +79,20 @@ def _one(r: Reading, calls: Calls, flags: set[str]) -> Parse[bool]:
         r.drop_call("truncated", None if item.call else "".join(item.early or ()))
         return False
     except Broken:
+        if item.call and r.call is not None and r.call.complete and (yield from _at_an_end(r, calls)):
+            r.recovered("closing brace of a call is missing")
+            return True
         if not item.call:
             r.open_call(item.name, item.id, flags)
         yield from resync(r, calls, early="" if item.call else "".join(item.early or ()))
         return False
     _finish(r, item)
     return True
+
+
+def _at_an_end(r: Reading, calls: Calls) -> Parse[bool]:
+    """Whether the block ends here, or its list, or another call begins: nothing but a brace is missing."""
+    return (yield from char(r)) == "]" or (yield from look(r, r.marks((*calls.close, *calls.open)))) >= 0
 
 
 def _finish(r: Reading, item: Item) -> None:
