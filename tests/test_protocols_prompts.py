@@ -84,6 +84,40 @@ def test_the_request_of_each_protocol(name, language):
     golden(f"{name}.{language}.txt", "\n".join(shown) + "\n")
 
 
+SMALL = ModelInfo("tiny-135M", "local", frozenset({"schema", "logprobs"}))
+ASKED = {"en": "How cold is it in Oslo? Use f.", "zh": "奥斯陆的天气怎么样？"}
+ZH_WEATHER = ToolSpec(
+    "get_weather",
+    "查询城市的天气",
+    {"type": "object", "properties": {"city": {"type": "string", "description": "城市"}}, "required": ["city"]},
+    effect="read",
+)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_requests_of_routed(language):
+    """A choice of names for a large model; arguments, plain talk and an answer from results for a small one."""
+    tools = TOOLS if language == "en" else (ZH_WEATHER, ORDER)
+    asked = Message("user", ASKED[language])
+    call = ToolCall("c1", "get_weather", {"city": "Oslo"})
+    done = (asked, Message("assistant", calls=(call,)), Message("tool", "-3", call_id="c1", name="get_weather"))
+    shown = []
+    for title, info, history in (
+        ("choose", INFO, (asked,)),
+        ("arguments", SMALL, (asked,)),
+        ("talk", SMALL, (Message("user", "Hello!" if language == "en" else "你好！"),)),
+        ("answer", SMALL, done),
+    ):
+        turn = protocols.turn("routed", history=history, tools=tools, info=info)
+        step = next(turn)
+        request = (step if isinstance(step, Query) else next(turn)).request
+        shown.append(f"#### {title}")
+        shown += [f"== {m.role}\n{m.text}" for m in request.messages]
+        shown.append(f"== options {dict(request.options)} extra {dict(request.extra)}")
+        shown.append(f"== schema {json.dumps(request.schema, ensure_ascii=False, indent=1)}")
+    golden(f"routed.{language}.txt", "\n".join(shown) + "\n")
+
+
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_the_schemas_for_each_engine(engine):
     made = {

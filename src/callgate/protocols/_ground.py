@@ -241,7 +241,12 @@ def names(text: str) -> list[str]:
             _close(run, text, out)
             run = []
     _close(run, text, out)
-    return _unique(out)
+    return _unique([*out, *_han_names(text)])
+
+
+def _han_names(text: str) -> list[str]:
+    """Chinese has no capitals: what stands between the words that carry no meaning may be a name."""
+    return [part for run in _HAN_RUN.findall(text[:MAX_TEXT]) for part in _HAN_STOP.split(run) if len(part) > 1]
 
 
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "st", "mt", "jr", "vs", "v", "prof"})
@@ -281,6 +286,8 @@ def _may_stand(part: list[Word]) -> bool:
     if any(w.text in "?!;.:()[]{}\"'‘’“”=、。？！，" for w in part):
         return False
     if any(w.text == "," and not after.text[:1].isupper() for w, after in pairwise(part)):
+        return False
+    if len(part) == 1 and "\u4e00" <= first <= "\u9fff":
         return False
     return first.lower() not in STOP and last.lower() not in STOP
 

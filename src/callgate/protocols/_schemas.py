@@ -31,6 +31,8 @@ SMALLEST = 1e-6
 """Bounds of a number that sets none, for engines that would let a model write digits for ever."""
 TOKEN_MARGIN = 24
 """Tokens beside the values: braces, white space, the end."""
+BYTES = 3
+"""Of a character, outside of rare scripts: small models spell Chinese byte by byte."""
 MAX_TOKENS = 4096
 """No computed token limit is larger."""
 
@@ -125,7 +127,7 @@ def bounded(schema: Schema, engine: Engine = ENGINES["llamacpp"]) -> dict[str, A
 
 
 def token_limit(schema: Schema) -> int:
-    """`max_tokens` that no text of this bounded schema reaches, as long as a token is at least one character."""
+    """`max_tokens` that no text of this bounded schema reaches, as long as a token is at least one byte."""
     return min(MAX_TOKENS, _longest(schema) + TOKEN_MARGIN)
 
 
@@ -321,9 +323,9 @@ def _distinct(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _longest(schema: Schema) -> int:
-    """Characters of the longest text that fits a bounded schema, a generous bound."""
+    """Bytes of the longest text that fits a bounded schema, a generous bound."""
     if "enum" in schema:
-        return max(len(json.dumps(v, ensure_ascii=False)) for v in schema["enum"])
+        return max(len(json.dumps(v, ensure_ascii=False).encode()) for v in schema["enum"])
     if "anyOf" in schema:
         return max(_longest(s) for s in schema["anyOf"])
     match schema.get("type"):
@@ -332,6 +334,6 @@ def _longest(schema: Schema) -> int:
         case "array":
             return 2 + int(schema["maxItems"]) * (2 + _longest(schema["items"]))
         case "string":
-            return 2 + int(schema.get("maxLength", 40 if "format" in schema else MAX_STRING))
+            return 2 + BYTES * int(schema.get("maxLength", 40 if "format" in schema else MAX_STRING))
         case _:
             return 40

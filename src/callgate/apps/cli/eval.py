@@ -26,21 +26,39 @@ PROTOCOLS = ("routed", "constrained", "json", "marker")
 @click.option("-m", "--model", default="local", show_default=True, help="As for `callgate ask`.")
 @click.option("-p", "--protocols", "names", metavar="A,B,…", help=f"Side by side. Default: {','.join(PROTOCOLS)}.")
 @click.option("-c", "--categories", metavar="A,B,…", help=f"Of bfcl. Default: {','.join(DEFAULT)}.")
-@click.option("-n", "--size", type=click.IntRange(min=0), default=20, show_default=True,
-              help="Cases of each category; 0: all.")
+@click.option(
+    "-n", "--size", type=click.IntRange(min=0), default=20, show_default=True, help="Cases of each category; 0: all."
+)
 @click.option("--seed", default=1, show_default=True, help="Which cases are drawn.")
-@click.option("--part", type=click.Choice(["test", "dev"]), default="test", show_default=True,
-              help="Of bfcl: the third that recipes were tuned on, or the rest.")
+@click.option(
+    "--part",
+    type=click.Choice(["test", "dev"]),
+    default="test",
+    show_default=True,
+    help="Of bfcl: the third that recipes were tuned on, or the rest.",
+)
 @click.option("--chooser", default="auto", show_default=True, help="Of `routed`: lexical, likelihood, names.")
 @click.option("--retries", default=2, show_default=True, help="How often an unusable answer goes back with the reason.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="Outcomes, a line each; found again when repeated.")
-@click.option("--report", "reports", multiple=True, type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the report here: .md, .json or .html. May be repeated.")
-@click.option("--compare", nargs=2, type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="A B",
-              help="Two outcome files side by side; nothing is asked.")
-@click.option("--cut", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the cases of SOURCE here; nothing is asked.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Outcomes, a line each; found again when repeated."
+)
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report here: .md, .json or .html. May be repeated.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="A B",
+    help="Two outcome files side by side; nothing is asked.",
+)
+@click.option(
+    "--cut", type=click.Path(path_type=Path, dir_okay=False), help="Write the cases of SOURCE here; nothing is asked."
+)
 def command(source: str | None, compare: tuple[Path, Path] | None, **said: Any) -> None:
     """Measure how often a model's calls are right, under each protocol.
 
