@@ -211,7 +211,7 @@ def _guarded_item(r: Reading, item: Item) -> Parse[None]:
     except Broken:
         if item.guard is not None:
             raise
-        if r.call is not None and r.call.complete and (yield from char(r)) in ("{", "`"):  # policy M
+        if r.call is not None and r.call.complete and (yield from char(r)) not in "\"'":  # policy M
             r.recovered("closing brace missing after the arguments")
             return
         yield from loose_end(r)
