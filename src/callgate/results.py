@@ -104,8 +104,8 @@ def _plain(value: Any, above: frozenset[int], depth: int) -> Any:
 def _nested(value: Any, above: frozenset[int], depth: int) -> Any:
     if isinstance(value, Mapping):
         return {_key(k): _plain(v, above, depth) for k, v in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _nested(value._asdict(), above, depth)
+    if isinstance(value, tuple) and (fields := getattr(value, "_asdict", None)) is not None:
+        return _nested(fields(), above, depth)
     if isinstance(value, (list, tuple)):
         return [_plain(v, above, depth) for v in value]
     if isinstance(value, Set):

@@ -38,7 +38,7 @@ def narrow(tool: ToolSpec, text: str, engine: Engine = ENGINES["llamacpp"]) -> d
 def _narrow_object(whole: Mapping[str, Any], original: Schema, asked: Asked) -> dict[str, Any]:
     said = original.get("properties") or {}
     abouts: dict[str, Schema] = {k: v for k, v in said.items() if isinstance(v, Mapping)}
-    required = set(original.get("required") or ())
+    required: set[str] = set(original.get("required") or ())
     properties: Mapping[str, Any] = whole["properties"]
     lists = _list_slots(properties, abouts, required, asked)
     numeric = _numeric_slots(properties, abouts, required, asked)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +131,9 @@ async def _evaluate(cases: list[Case], said: dict[str, Any]) -> list[Outcome]:
             retries=said["retries"],
             chooser=said["chooser"],
         )
-        screen = click.get_text_stream("stderr")
-        bar: Any = click.progressbar(length=len(cases) * len(plan.protocols), label="asking", file=screen)
-        with bar:
+        total = len(cases) * len(plan.protocols)
+        bar: Any
+        with click.progressbar(length=total, label="asking", file=sys.stderr) as bar:
             return await evals.evaluate(plan, lambda _, at, __: bar.update(at - bar.pos))
     finally:
         await provider.aclose()
