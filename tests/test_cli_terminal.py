@@ -54,6 +54,24 @@ def test_a_call_to_confirm_is_asked_at_the_terminal(home: Path, key: str, outcom
         assert person.leaves() == 0
 
 
+def test_ctrl_c_at_a_question_cancels_the_run_and_leaves_the_keyboard_to_the_chat(home: Path) -> None:
+    with (
+        serving(calling("pay", amount=7), answering("Hello.")) as server,
+        Person(home, "chat", "-m", f"{server.url}#m", "-t", "mine.py") as person,
+    ):
+        person.waits_for("›")
+        person.types("Pay 7\r")
+        person.waits_for(r"run it\? ")
+        person.types(CTRL_C + CTRL_C)
+        person.waits_for("cancelled in")
+        person.waits_for("›")
+        person.types("Hi\r")
+        person.waits_for(r"Hello\.")
+        person.waits_for("›")
+        person.types(CTRL_D)
+        assert person.leaves() == 0
+
+
 def test_ctrl_c_cancels_an_ask_with_its_end_told_and_recorded(home: Path) -> None:
     with serving(HANGING) as server, Person(home, "ask", "-m", f"{server.url}#m", "Tell me") as person:
         person.waits_for("Once upon a time")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from callgate.agent import Agent, RunResult, Stream
-from callgate.apps.tui import View, arguments_text, one_line
+from callgate.apps.tui import View, arguments_text, one_line, printable
 from callgate.policy import Answer
 from callgate.run import Pending
 from callgate.types import ToolCall
@@ -45,15 +45,10 @@ async def once(agent: Agent, stream: Stream, view: View) -> RunResult:
 
 @contextmanager
 def interrupting(cancel: Callable[[], Any]) -> Iterator[None]:
-    """Ctrl-C calls `cancel`; a second one interrupts everything, as ever."""
+    """Ctrl-C calls `cancel`, also a second time, instead of ending the program."""
     loop = asyncio.get_running_loop()
-
-    def first() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-        cancel()
-
     try:
-        loop.add_signal_handler(signal.SIGINT, first)
+        loop.add_signal_handler(signal.SIGINT, cancel)
     except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread: asyncio's own way holds
         yield
         return
@@ -79,19 +74,41 @@ def asker(mode: str, view: View) -> Callable[..., Any] | None:
 
     async def ask(_: ToolCall, pending: Pending) -> Answer:
         view.pause()
-        return await asyncio.to_thread(_question, pending)
+        said = one_line(arguments_text(pending.call), 2000)
+        _say(f"? {printable(pending.name)} {said}\n  {one_line(pending.reason, 500)}\n")
+        while True:
+            _say("  run it? [y]es, [n]o, [a]lways this tool in this run: ")
+            line = await _line()
+            answer = line.strip().lower()
+            if answer in {"y", "yes"}:
+                return Answer(allow=True, by="terminal")
+            if answer in {"a", "always"}:
+                return Answer(allow=True, scope="tool", by="terminal")
+            if answer in {"n", "no", ""} or not line:
+                return Answer(allow=False, by="terminal")
 
     return ask
 
 
-def _question(pending: Pending) -> Answer:
-    said = one_line(arguments_text(pending.call), 2000)
-    print(f"? {pending.name} {said}\n  {pending.reason}", file=sys.stderr)
-    while True:
-        answer = input("  run it? [y]es, [n]o, [a]lways this tool in this run: ").strip().lower()
-        if answer in {"y", "yes"}:
-            return Answer(allow=True, by="terminal")
-        if answer in {"a", "always"}:
-            return Answer(allow=True, scope="tool", by="terminal")
-        if answer in {"n", "no", ""}:
-            return Answer(allow=False, by="terminal")
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+async def _line() -> str:
+    """A line from the terminal; "" at its end. Nobody goes on reading when the run is cancelled meanwhile."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def read() -> None:
+        if not typed.done():
+            typed.set_result(sys.stdin.readline())
+
+    try:
+        loop.add_reader(sys.stdin, read)
+    except NotImplementedError:  # Windows
+        return await asyncio.to_thread(sys.stdin.readline)
+    try:
+        return await typed
+    finally:
+        loop.remove_reader(sys.stdin)

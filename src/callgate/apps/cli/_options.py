@@ -42,7 +42,7 @@ def shared(function: F) -> F:
         click.option("-m", "--model", metavar="MODEL",
                      help='"local", "ollama:NAME", "openai:NAME", or "http://host:port/v1#NAME". Default: "local".'),
         click.option("-t", "--tools", multiple=True, metavar="FILE.py[:NAME]",
-                     help="Your functions under @tool, or one of them. Default: the tools of `callgate demo`."),
+                     help="Your functions under @tool, or one of them. Default: demo, the tools of `callgate demo`."),
         click.option("--no-tools", is_flag=True, help="No tools at all."),
         click.option("--protocol", metavar="NAME",
                      help="How calls are asked for: auto, native, constrained, routed, json, marker, or a dialect."),

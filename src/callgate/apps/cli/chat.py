@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from callgate.apps.cli._options import Said, agent_of, principal_of, shared
+from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
     from callgate.types import Message
@@ -56,8 +57,11 @@ def command(records: bool, **values: Any) -> None:
                 case text if text.startswith("/"):
                     click.echo(f"{text}: no such command\n{HELP}", err=True)
                 case text:
-                    stream = agent.stream(text, history=history, principal=principal_of(said))
-                    history = runner.run(session.show(stream, view)).messages
+                    try:
+                        stream = agent.stream(text, history=history, principal=principal_of(said))
+                        history = runner.run(session.show(stream, view)).messages
+                    except CallgateError as error:  # the next one may go well, and what was said is not lost
+                        click.echo(f"callgate: {error}", err=True)
         runner.run(agent.aclose())
 
 
