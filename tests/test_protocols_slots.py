@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import jsonschema_rs
 import pytest
 from hypothesis import given, settings
@@ -245,3 +247,29 @@ def test_a_request_like_a_worked_example_fits_well():
     assert rank("Any word on parcel B-2?", (plain,)).fit < 0.27
     shown = replace(plain, examples=({"request": "Any word on parcel A-1?", "arguments": {"x": "A-1"}},))
     assert rank("Any word on parcel B-2?", (shown,)).fit > 0.5
+
+
+HOSTILE = {
+    "digits": "1" * 5000,
+    "numbers": "1 " * 2500,
+    "commas": "1a," * 1500,
+    "capitals": "Ab " * 1500,
+    "brackets": "(" * 5000,
+    "quotes": "'a " * 1500,
+    "blanks": " " * 5000,
+    "dashes": "-" * 5000,
+    "dates": "2022-01-01 " * 400,
+    "Han": "北京天气" * 1200,
+    "a book": "word " * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_request_is_too_much(name):
+    """Each of these took seconds, or a regular expression without end, until it was bounded."""
+    properties = {f"n{i}": NUMBER for i in range(6)} | {f"t{i}": TEXT for i in range(4)} | {"expression": TEXT}
+    tool = spec(**properties)
+    started = time.process_time()
+    narrow(tool, HOSTILE[name])
+    rank(HOSTILE[name], (tool,) * 3)
+    assert time.process_time() - started < 3

@@ -14,6 +14,10 @@ from typing import Literal
 
 MAX_TEXT = 4000
 """Characters of a request that are looked at: beyond that it is a document, not a request."""
+MAX_EXPRESSION = 1000
+"""Characters of a request in which arithmetic is looked for."""
+MAX_NUMBERS = 40
+"""Numbers of a request that are matched to parameters; a longer row is a list."""
 MAX_PHRASE = 6
 """Words of the longest phrase offered as a value."""
 MAX_PHRASES = 160
@@ -374,9 +378,10 @@ _OPERATIONS = (
 _ARITHMETIC = re.compile(r"(?:sqrt\(|[-(])*\s*\d[\d.]*(?:\s*(?:\^|\*\*|[-+*/%()])\s*|\s*sqrt\(|\d[\d.]*)*")
 
 
+@lru_cache(maxsize=256)
 def expression(text: str) -> str | None:
     """The arithmetic that a request asks for, as an expression: "15% of 80" is "15 / 100 * 80"; None: there is none."""
-    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text[:MAX_TEXT])
+    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text[:MAX_EXPRESSION].split()))
     for word in words(text):
         if (value := _WORDS.get(word.text.lower())) is not None and word.text.lower() not in _PERIODS:
             text = re.sub(rf"\b{word.text}\b", str(value), text)

@@ -56,7 +56,8 @@ class Asked:
     @classmethod
     def of(cls, text: str) -> Asked:
         """Take a request apart."""
-        return cls(text, tuple(ground.words(text)), frozenset(ground.content(text)), tuple(ground.numbers(text)))
+        numbers = tuple(ground.numbers(text)[: ground.MAX_NUMBERS])
+        return cls(text, tuple(ground.words(text)), frozenset(ground.content(text)), numbers)
 
     def around(self, start: int, end: int, before: int, after: int) -> list[tuple[str, int]]:
         """The stems near a stretch of the text with their distance: negative before it, positive after."""
