@@ -87,19 +87,21 @@ class Reader(Reading):
                 self.buf = ""
             state = self.state
             one = state.one
-            if (one in text or state.two in text) if one else state.alert(text) is not None:
-                deltas = self._glance(text, state)
-                if deltas is not None:
-                    return deltas
+            if one:
+                plain = self._glance(text, state) if one in text or state.two in text else text
+            elif state.lined:  # no marker counts in the middle of a line
+                plain = self._glance(text, state) if "\n" in text or "\n" in self._speaker.space else text
             else:
+                plain = text if state.alert(text) is None else self._glance(text, state)
+            if plain is not None:
                 voice = self._speaker
                 space = voice.space
-                body = text.rstrip()
-                if body is text and not space:
-                    return [voice.make(text)] if text else []
-                if not body or len(text) > SPACE:
-                    return self._plain(text)
-                voice.space = text[len(body) :]
+                body = plain.rstrip()
+                if body is plain and not space:
+                    return [voice.make(plain)] if plain else []
+                if not body or len(plain) > SPACE:
+                    return self._plain(plain)
+                voice.space = plain[len(body) :]
                 return [voice.make(space + body)]
         elif mode == STRING:
             if '"' not in text and "\\" not in text and (call := self.call) is not None and text:
@@ -145,17 +147,18 @@ class Reader(Reading):
         self._release_deferred()
         return self._take()
 
-    def _glance(self, text: str, state: State) -> list[Delta] | None:
-        """A chunk after plain text that may hold a marker; None: it does, and that is the grammar's."""
-        if state.lined and "\n" not in text and "\n" not in self._speaker.space:
-            return self._plain(text)
+    def _glance(self, text: str, state: State) -> str | None:
+        """What of a chunk after plain text can be said; a marker's beginning at its end is kept.
+
+        None: there is a marker, and that is the grammar's.
+        """
         found = state.glance(text)
         if found is None:
-            return self._plain(text)
+            return text
         if found.lastindex is not None:
             return None
         self.buf = found.group()
-        return self._plain(text[: found.start()])
+        return text[: found.start()]
 
     def _plain(self, text: str) -> list[Delta]:
         out: list[Delta] = []
