@@ -118,9 +118,7 @@ class Executor:
             on_late,
             key or (lambda call: idempotency_key(run_id, call.id)),
         )
-        batch = _Batch(self, _Caller(run_id, principal, extra), hooks)
-        if cancel is not None and cancel.is_set():
-            batch.cancel()
+        batch = _Batch(self, _Caller(run_id, principal, extra), hooks, cancel)
         work = asyncio.get_running_loop().create_task(batch.run(calls))
         watch = asyncio.get_running_loop().create_task(_watch(cancel, batch)) if cancel is not None else None
         cancelled: asyncio.CancelledError | None = None
@@ -201,7 +199,7 @@ class _Hooks:
 class _Batch:
     """The calls of one `execute`."""
 
-    def __init__(self, executor: Executor, caller: _Caller, hooks: _Hooks) -> None:
+    def __init__(self, executor: Executor, caller: _Caller, hooks: _Hooks, cancelled: asyncio.Event | None) -> None:
         self.propagate: BaseException | None = None
         """A KeyboardInterrupt or SystemExit from a tool: passed on when every call has its result."""
         self._executor = executor
@@ -211,6 +209,14 @@ class _Batch:
         self._ground = Ground(executor.threads, stop, executor.grace, hooks.on_event)
         self._room = asyncio.Semaphore(executor.max_parallel)
         self._why = "the run was cancelled"
+        self._cancelled = cancelled
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether nothing may start any more; knows of a cancel before the watch has passed it on."""
+        if self._cancelled is not None and self._cancelled.is_set():
+            self.cancel()
+        return self._ground.stop.done()
 
     def cancel(self, why: str = "the run was cancelled") -> None:
         """Stops the batch, in three grades."""
@@ -259,7 +265,7 @@ class _Batch:
 
     async def _may_start(self, call: ToolCall, tool: Tool | None) -> ToolResult | None:
         """None if the call may start now; else its result."""
-        if self._ground.stop.done():
+        if self._stopped:
             return not_started(call, self._why)
         if tool is None:
             return ToolResult(call.id, "unknown_tool", f"unknown tool {call.name!r}")
@@ -270,10 +276,13 @@ class _Batch:
         if tool.spec.effect != "write" or self._hooks.before_write is None:
             return None
         try:
-            return await self._hooks.before_write(call, tool.spec, self._hooks.key(call))
+            early = await self._hooks.before_write(call, tool.spec, self._hooks.key(call))
         except Exception as error:
             self.cancel("an earlier write could not be recorded")
             return not_started(call, f"it could not be recorded: {message_of(error)}")
+        if early is None and self._stopped:  # the cancel came while it was recorded (X6)
+            return not_started(call, self._why)
+        return early
 
     async def _started(self, call: ToolCall, tool: Tool) -> ToolResult:
         spec = tool.spec

@@ -8,6 +8,7 @@ Threads are daemons: a hanging tool must not keep the process from ending.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -63,6 +64,10 @@ class Threads:
     def __init__(self, max_threads: int = MAX_THREADS, max_abandoned: int = MAX_ABANDONED) -> None:
         self.max_threads = max_threads
         self.max_abandoned = max_abandoned
+        self.forget()
+
+    def forget(self) -> None:
+        """As new. A forked process has none of the threads, and perhaps a lock that nobody will give back."""
         self._lock = threading.Lock()
         self._idle: list[SimpleQueue[Job | None]] = []
         self._waiting: deque[Job] = deque()
@@ -142,3 +147,5 @@ class Threads:
 
 SHARED = Threads()
 """The threads of this process."""
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=SHARED.forget)

@@ -1,0 +1,75 @@
+"""Ways to break a run from outside that once worked: each name says what holds now."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Agent, Replay, tool
+from run_checks import call, calls
+
+pytestmark = pytest.mark.anyio
+
+
+def put(ran: list[int]) -> Any:
+    """A write that tells that it ran."""
+
+    @tool(effect="write", name="put")
+    async def put(n: int) -> str:
+        ran.append(n)
+        return "done"
+
+    return put
+
+
+async def test_a_write_does_not_start_when_the_cancel_came_while_it_was_recorded(tmp_path: Path) -> None:
+    ran: list[int] = []
+    model = Replay([calls(call("put", n=1), call("put", n=2)), "never"])
+    async with Agent(model, tools=[put(ran)], ledger=f"sqlite:{tmp_path}/runs.db") as agent:
+        append, intended = agent.ledger.append, asyncio.Event()
+
+        async def slow(run_id: str, entries: Any, **named: Any) -> Any:
+            if any(entry.kind == "call_intent" for entry in entries):
+                intended.set()
+                await asyncio.sleep(0.02)
+            return await append(run_id, entries, **named)
+
+        agent.ledger.append = slow  # type: ignore[method-assign]
+        work = asyncio.ensure_future(agent.run("go", run_id="r"))
+        await intended.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        result = await agent.resume("r")
+        verified = await agent.ledger.verify()
+    assert ran == []
+    assert result.reason == "cancelled"
+    assert [record.result.status for record in result.calls] == ["not_started", "not_started"]
+    assert verified.problems == ()
+    assert len(model.requests) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_runs_tools_in_threads_of_its_own() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        return "seen"
+
+    def status() -> str:
+        agent = Agent(Replay([calls(call("look")), "ok"]), tools=[look], run_timeout=5)
+        return agent.run_sync("go").calls[0].result.status
+
+    assert status() == "ok"
+    pid = os.fork()
+    if pid == 0:  # the child ends here whatever happens
+        code = 1
+        try:
+            code = 0 if status() == "ok" else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
