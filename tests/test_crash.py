@@ -233,7 +233,7 @@ def test_a_run_is_cancelled_from_another_process(place: Path) -> None:
             text=True,
             check=True,
         )
-        assert "was asked to stop" in asked.stdout
+        assert "was asked to stop" in asked.stdout, asked
         ((pid, status),) = json.loads(child.stdout.readline())
         child.stdin.close()
     assert status == 0

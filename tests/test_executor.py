@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import time
 from typing import Any
 
@@ -379,3 +380,24 @@ async def test_hanging_threads_are_counted_and_above_the_cap_nothing_starts() ->
     assert executor.abandoned == 0
     ((fine, _),) = await executor.execute([call("hang", 4)])
     assert fine.status == "ok"
+
+
+async def test_a_forked_process_has_threads_of_its_own() -> None:
+    """What a server does that forks its workers: the idle threads stayed with the parent."""
+    code = (
+        "import asyncio, os, time\n"
+        "from callgate.executor import Executor\n"
+        "from callgate.tools import Tool, Toolbox\n"
+        "from callgate.types import ToolCall\n"
+        "box = Toolbox([Tool.from_function(lambda: 'ran', name='look', effect='read')])\n"
+        "def run():\n"
+        "    ((result, _),) = asyncio.run(Executor(box, timeout=3).execute([ToolCall('c1', 'look', {})]))\n"
+        "    return result.status\n"
+        "assert run() == 'ok'\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    os._exit(0 if run() == 'ok' else 1)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n"
+    )
+    child = await asyncio.create_subprocess_exec(sys.executable, "-W", "ignore", "-c", code)
+    assert await asyncio.wait_for(child.wait(), 15) == 0

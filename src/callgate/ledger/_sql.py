@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, TypeVar
@@ -87,6 +88,7 @@ class SqlStore:
         self._masking = masking or Masking()
         self._clock = clock
         self._writer = Writer(self._transact, "callgate ledger")
+        self._pid = os.getpid()
 
     def _transact(self, group: Sequence[Task]) -> None:
         """Does the group in one transaction."""
@@ -101,11 +103,19 @@ class SqlStore:
         return self._clock()
 
     async def _write(self, work: Callable[[Ask], T], *, durable: bool = False) -> T:
+        self._same_process()
         value: T = await self._writer.submit(work, durable=durable)
         return value
 
     async def _read(self, work: Callable[[Ask], T]) -> T:
+        self._same_process()
         return await asyncio.to_thread(self._reading, work)
+
+    def _same_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise LedgerError(
+                f"{self.where}: opened before this process was forked; open the ledger again in the child"
+            )
 
     # --- entries --------------------------------------------------------------------------------------------------
 

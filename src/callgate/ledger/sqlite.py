@@ -60,7 +60,6 @@ class Store(SqlStore):
         super().__init__(masking=masking, clock=clock)
         self.path = Path(rest).expanduser().absolute()
         self.where = f"sqlite:{self.path}"
-        self._pid = os.getpid()
         self._writing: sqlite3.Connection | None = None
         self._read_connection: sqlite3.Connection | None = None
         self._read_lock = threading.Lock()
@@ -80,8 +79,6 @@ class Store(SqlStore):
 
     def _writer_connection(self) -> sqlite3.Connection:
         """The connection that writes, made and migrated when first needed. The lock is held."""
-        if os.getpid() != self._pid:
-            raise LedgerError(f"{self.path}: opened before this process was forked; open the ledger again in the child")
         if self._writing is None:
             _make_private(self.path)
             connection = self._connect()
@@ -141,8 +138,6 @@ class Store(SqlStore):
 
     def _reading(self, work: Callable[[Ask], T]) -> T:
         with _errors(self.path), self._read_lock:
-            if os.getpid() != self._pid:
-                raise LedgerError(f"{self.path}: opened before this process was forked; open the ledger again")
             if self._read_connection is None:
                 self._read_connection = self._reader_connection()
             connection = self._read_connection
