@@ -213,29 +213,34 @@ def test_a_run_that_lives_cannot_be_taken_up(nursery: Nursery, place: Path) -> N
 
 
 def test_a_run_is_cancelled_from_another_process(place: Path) -> None:
-    """`callgate runs cancel` reaches the process that carries the run out, within seconds."""
+    """A wish to cancel reaches the process that carries the run out, within seconds."""
     folder = fresh(place / "bank")
     order = json.dumps([{"folder": str(folder), "lookup": True, "slow": 1.5}])
     command = [sys.executable, str(HERE / "crash_bank.py")]
+
+    async def cancel() -> bool:
+        ledger = ledgers.open(f"sqlite:{folder}/runs.db")
+        try:
+            return await ledger.cancel("r")
+        finally:
+            await ledger.aclose()
+
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(order + "\n")
-        child.stdin.flush()
-        where = ["--ledger", f"sqlite:{folder}/runs.db"]
-        for _ in range(200):
-            time.sleep(0.05)
-            if (folder / "runs.db").exists() and transfers(folder):
-                break
-        asked = subprocess.run(
-            [sys.executable, "-m", "callgate", "runs", "cancel", "r", *where],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert "was asked to stop" in asked.stdout, asked
-        ((pid, status),) = json.loads(child.stdout.readline())
-        child.stdin.close()
+        try:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(order + "\n")
+            child.stdin.flush()
+            for _ in range(200):
+                time.sleep(0.05)
+                if (folder / "runs.db").exists() and transfers(folder):
+                    break
+            assert asyncio.run(cancel())
+            ((pid, status),) = json.loads(child.stdout.readline())
+            child.stdin.close()
+        except BaseException:
+            child.kill()
+            raise
     assert status == 0
     told = json.loads((folder / f"told-{pid}.json").read_text())
     assert told["reason"] == "cancelled", told
