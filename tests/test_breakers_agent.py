@@ -73,3 +73,13 @@ def test_a_forked_process_runs_tools_in_threads_of_its_own() -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_the_spelling_of_a_number_does_not_make_another_write() -> None:
+    ran: list[int] = []
+    spelt = [{"name": "put", "arguments": text} for text in ('{"n": 1}', '{"n": 1.0}', '{"n": 1e0}', '{"n": "1"}')]
+    result = Agent(Replay([calls(one) for one in spelt] + ["ok"]), tools=[put(ran)], repeat_stop=0).run_sync("go")
+    assert ran == [1]
+    assert [record.result.replayed for record in result.calls] == [False, True, True, True]
+    again = Agent(Replay([calls(one) for one in spelt] + ["ok"]), tools=[put(ran)]).run_sync("go")
+    assert again.reason == "repetition"

@@ -7,12 +7,12 @@ identical call with an identical result carries the warning, with `stop=4` the f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from callgate.errors import ConfigError
+from callgate.keys import arguments_hash
 from callgate.policy._judge import Own
 from callgate.policy._match import known, number
 from callgate.policy._words import JudgeContext, Progress, Stop
@@ -64,8 +64,8 @@ class Rule(Own):
 
 
 def signature(call: ToolCall) -> str:
-    """Equal for the same tool with the same arguments, whatever the order of their keys."""
-    return json.dumps([call.name, call.arguments], sort_keys=True, default=str)
+    """Equal for the same tool with the same arguments."""
+    return arguments_hash(call.name, call.arguments)
 
 
 def counts(records: Sequence[CallRecord]) -> Iterator[int]:
