@@ -19,7 +19,7 @@ from typing import Any
 
 from _loops import bare, installed
 from _measure import Table, main, measure
-from callgate import Agent, Replay, tool
+from callgate import Agent, Replay, Tool, tool
 from callgate import ledger as ledgers
 from callgate.events import dump_event
 from callgate.types import Entry, ToolResult
@@ -145,10 +145,7 @@ def call_table() -> Table:
     return table
 
 
-def many_table() -> Table:
-    """A thousand runs in one process, each with a call of a tool that takes 50 ms."""
-    table = Table("1,000 runs at once, one call of a 50 ms tool each (SQLite ledger)")
-
+def _waiting() -> list[Tool]:
     @tool(effect="read")
     async def wait(n: int) -> str:
         """Waits on the loop."""
@@ -161,12 +158,20 @@ def many_table() -> Table:
         time.sleep(0.05)
         return f"waited {n}"
 
-    def model(name: str) -> Replay:
-        calls = {"calls": [{"name": name, "arguments": {"n": 1}}]}
-        return Replay([lambda request: "done" if request.messages[-1].role == "tool" else calls] * 2100)
+    return [wait, block]
+
+
+def _calling(name: str) -> Replay:
+    calls = {"calls": [{"name": name, "arguments": {"n": 1}}]}
+    return Replay([lambda request: "done" if request.messages[-1].role == "tool" else calls] * 2100)
+
+
+def many_table() -> Table:
+    """A thousand runs in one process, each with a call of a tool that takes 50 ms."""
+    table = Table("1,000 runs at once, one call of a 50 ms tool each (SQLite ledger)")
 
     async def work(name: str, place: str) -> None:
-        agent = Agent(model(name), tools=[wait, block], ledger=place, run_timeout=None)
+        agent = Agent(_calling(name), tools=_waiting(), ledger=place, run_timeout=None)
         await agent.run("warm up")
         gaps: list[float] = []
 
