@@ -22,6 +22,7 @@ MIN_LIMIT = 80
 """A smaller limit could not even hold the mark of a cut."""
 ITEM_KEPT = 40
 """Below this budget a nested value is not cut further but left out and counted."""
+_HUGE = 10**MAX_DIGITS
 
 
 def compress(value: Any, limit: int = 8000) -> tuple[str, int]:
@@ -79,6 +80,8 @@ def to_json(value: Any) -> Any:
 
 
 def _plain(value: Any, above: frozenset[int], depth: int) -> Any:
+    if type(value) is str:  # before the patterns: most values are text
+        return _sound(value)
     match value:
         case None | True | False:
             return value
@@ -87,7 +90,7 @@ def _plain(value: Any, above: frozenset[int], depth: int) -> Any:
         case str():
             return _sound(str(value))
         case int():
-            return int(value) if abs(value) < 10**MAX_DIGITS else hex(value)
+            return int(value) if abs(value) < _HUGE else hex(value)
         case float():
             return float(value) if math.isfinite(value) else str(float(value))
         case bytes() | bytearray():
@@ -102,7 +105,7 @@ def _plain(value: Any, above: frozenset[int], depth: int) -> Any:
 
 
 def _nested(value: Any, above: frozenset[int], depth: int) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return {_key(k): _plain(v, above, depth) for k, v in value.items()}
     if isinstance(value, tuple) and (fields := getattr(value, "_asdict", None)) is not None:
         return _nested(fields(), above, depth)

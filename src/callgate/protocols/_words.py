@@ -190,6 +190,8 @@ REASONS: dict[str, dict[Language, str]] = {
 
 def language_of(text: str) -> Language:
     """The language to ask in: Chinese if Han characters are a fifth of the letters or more, else English."""
+    if text.isascii():
+        return "en"
     han = sum("\u4e00" <= c <= "\u9fff" for c in text)
     letters = sum(c.isalpha() for c in text)
     return "zh" if han and han * 5 >= letters else "en"
