@@ -152,6 +152,34 @@ def load(text: str) -> Any:
     return value
 
 
+class _Twice(Exception):
+    """One object has a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        raise _Twice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return value
+
+
+_scan_unique = json.scanner.make_scanner(
+    json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique)  # type: ignore[arg-type]
+)
+
+
+def repeated_key(text: str) -> str | None:
+    """The first key that one object of this JSON text has twice: readers differ about which one counts."""
+    try:
+        _scan_unique(text.lstrip(_SPACE), 0)
+    except _Twice as twice:
+        return str(twice)
+    except (*DECODE_ERRORS, StopIteration):
+        return None
+    return None
+
+
 def load_object(text: str) -> dict[str, Any] | None:
     """The JSON object that `text` is, or None if it is none."""
     try:

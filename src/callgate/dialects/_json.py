@@ -17,6 +17,9 @@ from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load
 
 Sink = Callable[[str], None]
 
+WRAPPER: Final = "function"
+"""The key whose value may be the call itself, as in the APIs' own form."""
+
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*+"')
 _PLAIN: Final = re.compile(r'[^"\\]++')
 _FENCE: Final = marks(("```json", "```JSON", "```"))
@@ -163,8 +166,11 @@ class Item:
             call.complete = True
 
 
-def read_item(r: Reading, item: Item) -> Parse[None]:
-    """The inside of an object whose brace is taken. Raises Cut or Broken; `item` tells how far it came."""
+def read_item(r: Reading, item: Item, *, wrapped: bool = False) -> Parse[None]:
+    """The inside of an object whose brace is taken. Raises Cut or Broken; `item` tells how far it came.
+
+    The call may be wrapped once, as APIs write it: {"type": "function", "function": {"name": …, "arguments": …}}.
+    """
     payload = item.payload
     first = True
     while True:
@@ -193,7 +199,11 @@ def read_item(r: Reading, item: Item) -> Parse[None]:
             item.name = key
             yield from _arguments_of(r, item)
         elif key in payload.name_keys and item.name is None:
-            yield from _name_of(r, item)
+            if key == WRAPPER and not wrapped and (ready(r) or (yield from peek(r))) == "{":
+                r.pos += 1
+                yield from read_item(r, item, wrapped=True)
+            else:
+                yield from _name_of(r, item)
         elif key in payload.args_keys and not payload.name_is_key:
             yield from _arguments_of(r, item)
         elif key in payload.id_keys:

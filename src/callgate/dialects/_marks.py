@@ -38,17 +38,22 @@ class Marks:
     def __init__(self, texts: Iterable[str], suffix: bool = False) -> None:
         self.texts = tuple(texts)
         order = sorted(range(len(self.texts)), key=lambda i: (-len(self.texts[i]), i))
-        open_, final = [], []
+        open_: dict[str, list[str]] = {text[0]: [] for text in self.texts}
+        final: dict[str, list[str]] = {text[0]: [] for text in self.texts}
         for i in order:
             text = self.texts[i]
+            here = open_[text[0]]
             # where one marker begins another, the longer one must be ruled out first
             longer = [t for t in self.texts if len(t) > len(text) and t.startswith(text)]
-            open_ += [rf"(?:{_beginning(t, suffix, len(text))})\Z" for t in longer]
-            open_.append(f"(?P<m{i}>{_whole(text, suffix)})")
-            final.append(open_[-1])
-        open_ += [rf"(?:{_beginning(text, suffix)})\Z" for text in self.texts if len(text) > 1]
-        self._at = re.compile("|".join(open_)).match if open_ else None
-        self._last = re.compile("|".join(final)).match if final else None
+            here += [rf"(?:{_beginning(t, suffix, len(text))})\Z" for t in longer]
+            here.append(f"(?P<m{i}>{_whole(text, suffix)})")
+            final[text[0]].append(here[-1])
+        for text in self.texts:
+            if len(text) > 1:
+                open_[text[0]].append(rf"(?:{_beginning(text, suffix)})\Z")
+        # by the first character: in prose many a letter could begin a marker, and few markers begin with one
+        self._at = {first: re.compile("|".join(each)).match for first, each in open_.items()}
+        self._last = {first: re.compile("|".join(each)).match for first, each in final.items()}
         begun = "|".join(_beginning(text, suffix) for text in self.texts)
         whole = "|".join(_whole(text, suffix) for text in self.texts)
         self.glance = re.compile(f"(?:{whole})()|(?:{begun})\\Z" if self.texts else "(?!)").search
@@ -60,12 +65,10 @@ class Marks:
 
     def at(self, text: str, pos: int, over: bool = False) -> tuple[int, int]:
         """(which, end) of the marker at `pos`; which is ABSENT, or PARTIAL while one may still be arriving."""
-        match_at = self._last if over else self._at
-        if match_at is None:
-            return ABSENT, pos
-        match = match_at(text, pos)
+        match_at = (self._last if over else self._at).get(text[pos : pos + 1])
+        match = None if match_at is None else match_at(text, pos)
         if match is None:
-            return (PARTIAL if pos >= len(text) and not over else ABSENT), pos
+            return (PARTIAL if pos >= len(text) and self.texts and not over else ABSENT), pos
         name = match.lastgroup
         return (PARTIAL, pos) if name is None else (int(name[1:]), match.end())
 

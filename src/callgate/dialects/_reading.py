@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from callgate.dialects._marks import Marks, marks
 from callgate.dialects._plan import Plan, State
 from callgate.dialects._spec import Dialect
-from callgate.jsonstream import load_object
+from callgate.jsonstream import load_object, repeated_key
 from callgate.types import BadCall, CallDelta, Delta, ReasoningDelta, TextDelta, ToolCall, ToolSpec
 
 T = TypeVar("T")
@@ -306,6 +306,9 @@ class Reading:
             self.note(f"call {call.index} ({call.name or 'without a name'}): {reason} arguments")
             self.out.append(BadCall(call.index, call.id, call.name, text, reason))
             return
+        if (twice := repeated_key(text)) is not None:  # a gate may have looked at the other value
+            self.note(f"call {call.index} ({call.name}): duplicate key {twice!r}, the last one counts")
+            call.flags.add("repaired")
         done = ToolCall(call.id or "", call.name, arguments, call.index, frozenset(call.flags))
         if "guard" in call.flags:
             self.deferred.append(done)

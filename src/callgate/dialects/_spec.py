@@ -20,8 +20,8 @@ Header: TypeAlias = Mapping[str, Mapping[str, str]]
 leading "&" is not consumed (it belongs to what follows). The first field listed is the first in the text; one whose
 name begins with "_" holds nothing."""
 
-NAME_KEYS: Texts = ("name", "tool", "tool_name")
-ARGS_KEYS: Texts = ("arguments", "parameters", "args")
+NAME_KEYS: Texts = ("name", "tool", "tool_name", "function")
+ARGS_KEYS: Texts = ("arguments", "parameters", "args", "input")
 ID_KEYS: Texts = ("id", "tool_call_id")
 
 

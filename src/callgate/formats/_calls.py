@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load
+from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load, repeated_key
 from callgate.types import BadCall, CallDelta, Delta, ToolCall
 
 MAX_CALLS = 256
@@ -298,7 +298,11 @@ class Calls:
             out.append(CallDelta(call.number, None, None, held))
         if value is None:
             return [BadCall(call.number, call.id, call.name, text, reason)]
-        return [*out, ToolCall(call.id or "", call.name, value, call.number, extra=call.extra)]
+        flags: frozenset[str] = frozenset()
+        if (twice := repeated_key(text)) is not None:
+            self.problems.append(f"call {call.number + 1} ({call.name}): duplicate key {twice!r}, the last one counts")
+            flags = frozenset({"repaired"})
+        return [*out, ToolCall(call.id or "", call.name, value, call.number, flags, extra=call.extra)]
 
 
 def _resent(fragments: list[str]) -> dict[str, Any] | None:

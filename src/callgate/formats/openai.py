@@ -74,6 +74,9 @@ class Loader:
         return self.take(value, record.event)
 
     def _hard(self, record: Record) -> list[Delta]:
+        if record.data == DONE.data:  # the end of nearly every stream, and no JSON
+            self._done = True
+            return []
         try:
             value = parse(record.data)
         except (ValueError, RecursionError):
