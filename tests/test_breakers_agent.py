@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,34 @@ def test_the_spelling_of_a_number_does_not_make_another_write() -> None:
     assert [record.result.replayed for record in result.calls] == [False, True, True, True]
     again = Agent(Replay([calls(one) for one in spelt] + ["ok"]), tools=[put(ran)]).run_sync("go")
     assert again.reason == "repetition"
+
+
+ODD = [
+    {"role": "user", "content": ["plain text as a part"]},
+    {"role": "assistant", "content": None},
+    {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": '{"n": NaN}'}},
+    {"role": "function", "name": "look", "content": {"seen": 1}},
+    {"role": "assistant", "tool_calls": [{"id": 7, "function": {"name": "look", "arguments": "{"}}]},
+    {"role": "tool", "tool_call_id": 7, "content": None},
+    {"role": "tool", "tool_call_id": "gone", "content": "an orphan"},
+]
+
+
+def test_whatever_a_history_from_elsewhere_holds_goes_out_valid_and_is_told() -> None:
+    model = Replay(["fine"])
+    result = Agent(model).run_sync("go", history=ODD)
+    sent = model.requests[0].messages
+    assert (result.reason, result.messages[:-1]) == ("answered", list(sent))
+    assert [(m.role, m.text) for m in sent] == [
+        ("user", "plain text as a part"),
+        ("assistant", ""),
+        ("tool", '{"seen": 1}'),
+        ("assistant", ""),
+        ("tool", "[the arguments of this call could not be read: {]\n"),
+        ("user", "go"),
+    ]
+    asked = [one for m in sent for one in m.calls]
+    assert [one.id for one in asked] == [m.call_id for m in sent if m.role == "tool"]
+    json.dumps([one.arguments for one in asked], allow_nan=False)
+    assert len(result.problems) == 3
+    assert Agent(Replay(["fine"])).run_sync("go", history=None).text == "fine"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, get_args
 
 from callgate.errors import ConfigError
-from callgate.types import EMPTY, Message, Role, ToolCall, ToolResult
+from callgate.types import EMPTY, Message, Part, Role, ToolCall, ToolResult
 
 CHARACTERS_A_TOKEN = 4
 """The usual estimate; a server's own count is used where it tells one."""
@@ -141,24 +141,34 @@ def _load(message: Loose) -> _Loose:
             f"history: {type(message).__name__} is no message; give Message objects or OpenAI-style dicts"
         )
     role: Any = message.get("role")
-    if role == "developer":
-        role = "system"
+    role = {"developer": "system", "function": "tool"}.get(role, role)
     if role not in get_args(Role):
         raise ConfigError(f"history: role {role!r} is none of {', '.join(get_args(Role))}")
-    content = message.get("content") or ""
-    calls = [_load_call(c) for c in message.get("tool_calls") or () if isinstance(c, Mapping)]
+    given = [*(message.get("tool_calls") or ()), message.get("function_call")]  # the latter before there were several
+    answers = message.get("tool_call_id") or message.get("call_id")
     return _Loose(
         Message(
             role,
-            content if isinstance(content, str) else tuple(content),
+            _content(message.get("content")),
             reasoning=str(
                 message.get("reasoning") or message.get("reasoning_content") or message.get("thinking") or ""
             ),
-            call_id=message.get("tool_call_id") or message.get("call_id"),
+            call_id=str(answers) if answers else None,
             name=message.get("name") or message.get("tool_name"),
         ),
-        calls,
+        [_load_call(call) for call in given if isinstance(call, Mapping)],
     )
+
+
+def _content(value: Any) -> str | tuple[Part, ...]:
+    """Text or parts; a value of another kind is given as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(v, str) or (isinstance(v, Mapping) and "type" in v) for v in value
+    ):
+        return tuple({"type": "text", "text": v} if isinstance(v, str) else v for v in value)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _load_call(call: Mapping[str, Any]) -> _Unread:
@@ -169,14 +179,13 @@ def _load_call(call: Mapping[str, Any]) -> _Unread:
 
 
 def _arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """The arguments as an object, and their text if they are none."""
-    if isinstance(value, Mapping):
-        return dict(value), None
+    """The arguments as an object of strict JSON, and their text if they are none."""
     if value is None or value == "":
         return {}, None
     try:
-        loaded = json.loads(value) if isinstance(value, str) else None
-    except (ValueError, RecursionError):
+        text = value if isinstance(value, str) else json.dumps(dict(value), default=str)
+        loaded = json.loads(text, parse_constant=str)
+    except (TypeError, ValueError, RecursionError):
         loaded = None
     if isinstance(loaded, dict):
         return loaded, None
@@ -202,7 +211,7 @@ class _Adoption:
             elif loose.message.role == "tool":
                 self.notes.append(f"a result for {loose.message.call_id!r} answers no call: dropped")
             else:
-                self.out.append(replace(loose.message, calls=()))
+                self._plain(loose.message)
         return History(tuple(self.out), tuple(self.notes))
 
     def _turn(self, loose: _Loose, messages: list[_Loose], start: int, end: int) -> int:
@@ -227,9 +236,21 @@ class _Adoption:
                 content = prefix + content if isinstance(content, str) else ({"type": "text", "text": prefix}, *content)
             answers.append(Message("tool", content, call_id=new, name=call.name))
         self.notes += [f"a result for {r.call_id or r.name!r} answers no call: dropped" for r in results]
-        self.out += [replace(loose.message, calls=tuple(calls)), *answers]
-        self.out += [replace(m.message, calls=()) for m in messages[start:end] if m.message.role != "tool"]
+        if calls:
+            self.out += [replace(loose.message, calls=tuple(calls)), *answers]
+        else:
+            self._plain(loose.message)
+        for other in messages[start:end]:
+            if other.message.role != "tool":
+                self._plain(other.message)
         return end
+
+    def _plain(self, message: Message) -> None:
+        """A message without calls; an answer without anything is one that servers refuse."""
+        if message.role == "assistant" and not (message.content or message.reasoning):
+            self.notes.append("an empty answer: dropped")
+        else:
+            self.out.append(replace(message, calls=()))
 
     def _id(self, given: str | None, index: int) -> str:
         new = given or f"call_h{len(self.out)}_{index + 1}"

@@ -220,8 +220,7 @@ class Agent:
             config = await self._ready(self._config(run_id, await self._info(), order.principal, order.tools))
             run = Run(replace(config, output=order.form.schema, key=order.key))
             async with self._held(run_id) as hold:
-                messages = order.history.messages
-                result = await self._drive(run, lambda: run.start(messages), stream, self._world(hold))
+                result = await self._drive(run, lambda: run.start(order.history), stream, self._world(hold))
                 return order.form.fill(result)
 
         return work
@@ -394,7 +393,7 @@ def _messages(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:
         prompt = Message("user", prompt)
     elif not isinstance(prompt, Message):
         prompt = Message("user", tuple(prompt))
-    return [*history, prompt]
+    return [*(history or ()), prompt]
 
 
 def _sync(work: Callable[..., Coroutine[Any, Any, RunResult]], *given: Any, **named: Any) -> RunResult:

@@ -115,11 +115,11 @@ class Run:
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
-    def start(self, messages: Sequence[Message | dict[str, Any]], now: float = 0.0) -> Step:
+    def start(self, messages: History | Sequence[Message | dict[str, Any]], now: float = 0.0) -> Step:
         """Begin with this history, the prompt last."""
         assert self.phase == "new", "a run starts once"
         self.now, self.step = now, Step()
-        self.history = History.adopt(messages)
+        self.history = messages if isinstance(messages, History) else History.adopt(messages)
         self.problems += self.history.notes
         self.calls.checker.speak(next((m.text for m in self.history.messages if m.role == "user"), ""))
         self.record("run_started", journal.started(self.config, self.history), durable=True)
