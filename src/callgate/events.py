@@ -179,22 +179,28 @@ NAMES: dict[str, type[Any]] = {
     "deny": Deny,
 }
 _TYPES = {cls: name for name, cls in NAMES.items()}
+_FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in _TYPES}
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def dump_event(value: Any) -> dict[str, Any]:
     """An event, delta, verdict, call or result as a JSON-ready dict with its name under "type"."""
-    out: dict[str, Any] = {"type": _TYPES[type(value)]}
-    for f in dataclasses.fields(value):
-        out[f.name] = _dump(getattr(value, f.name))
+    cls = type(value)
+    out: dict[str, Any] = {"type": _TYPES[cls]}
+    for name in _FIELDS[cls]:
+        part = getattr(value, name)
+        out[name] = part if type(part) in _PLAIN else _dump(part)
     return out
 
 
 def _dump(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if type(value) in _TYPES:
         return dump_event(value)
     if isinstance(value, frozenset):
         return sorted(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return {k: _dump(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_dump(v) for v in value]

@@ -26,6 +26,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -449,6 +450,7 @@ async def _hold(session: Any) -> AsyncGenerator[None, None]:
         await session.close()
 
 
+@cache
 def _aiohttp() -> Any:
     """aiohttp, on first use: it costs 100 ms to import."""
     return import_module("aiohttp")
