@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from callgate import Agent, Replay, tool
+from callgate.types import Ask
 from run_checks import call, calls
 
 pytestmark = pytest.mark.anyio
@@ -115,3 +116,20 @@ def test_whatever_a_history_from_elsewhere_holds_goes_out_valid_and_is_told() ->
     json.dumps([one.arguments for one in asked], allow_nan=False)
     assert len(result.problems) == 3
     assert Agent(Replay(["fine"])).run_sync("go", history=None).text == "fine"
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, OSError, BaseExceptionGroup("g", [OSError()])])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_callback_that_gives_up_in_whatever_way_is_a_no(error: Any, kind: str) -> None:
+    def approve(call: Any) -> bool:
+        raise error
+
+    async def later(call: Any) -> bool:
+        raise error
+
+    ran: list[int] = []
+    model = Replay([calls(call("put", n=1)), "ok"])
+    ask = [lambda call, spec, context: Ask("test", "a person decides")]
+    agent = Agent(model, tools=[put(ran)], policy=ask, approve=approve if kind == "sync" else later)
+    result = await agent.run("go")
+    assert (result.reason, ran, [r.result.status for r in result.calls]) == ("answered", [], ["denied"])

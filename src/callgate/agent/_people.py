@@ -5,6 +5,7 @@ One law: nobody's silence, mistake or failure is a yes; only a plain True, or an
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -41,13 +42,19 @@ class People:
         if approve is None:
             return None
         given = (pending.call, pending) if _takes_two(approve) else (pending.call,)
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task else 0
         try:
             if inspect.iscoroutinefunction(approve):
                 said = await approve(*given)
             else:  # it may wait for a person, and nothing may block the loop (X5)
                 said = await in_thread(self._threads, lambda: approve(*given))
             return as_answer(await said if inspect.isawaitable(said) else said)
-        except Exception:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > cancels:
+                raise  # it is the run that is cancelled, not the callback that gave up
             LOGGER.exception("asking about %s failed; denied", pending.name)
             return Answer(False, by="error")
 
