@@ -102,13 +102,20 @@ def test_symptoms():
 # --- single requests ----------------------------------------------------------------------------------------------
 
 
+KEYS = [("name", "arguments"), ("function", "parameters"), ("tool", "input"), ("tool_name", "args")]
+"""What models call the parts of a call."""
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("json", '{"tool": "get_weather", "args": {"city": "Oslo"}}'),
         ("json", '```json\n{"tool": "get_weather", "args": {"city": "Oslo"}}\n```'),
         ("marker", '<<<TOOL>>>{"tool": "get_weather", "args": {"city": "Oslo"}}<<<END>>>'),
+        ("marker", '[TOOL: get_weather(city="Oslo")]'),
+        ("marker", "[TOOL: get_weather(city=Oslo)]"),
         ("constrained", '{"tool": "get_weather", "args": {"city": "Oslo"}}'),
+        *(("constrained", f'{{"{tool}": "get_weather", "{args}": {{"city": "Oslo"}}}}') for tool, args in KEYS),
         ("hermes", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'),
         ("native", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'),
     ],

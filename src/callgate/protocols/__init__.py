@@ -190,7 +190,7 @@ def query(asking: Asking) -> Query:
     reads = bool(tools) or row.reading == "dialect"
     return Query(
         Request(messages, schema=_answer_schema(asking), options=asking.options),
-        _dialect_reader(asking.dialect, tools) if reads else None,
+        _dialect_reader(asking.dialect, tools, row.also) if reads else None,
     )
 
 
@@ -206,12 +206,17 @@ def _native(asking: Asking, messages: tuple[Message, ...]) -> Query:
     return Query(request, _dialect_reader(asking.dialect, asking.tools), rescue=True)
 
 
-def _dialect_reader(dialect: str, tools: tuple[ToolSpec, ...]) -> Callable[[], Machine]:
+def _dialect_reader(dialect: str, tools: tuple[ToolSpec, ...], also: Sequence[str] = ()) -> Callable[[], Machine]:
+    """A machine for the dialect, which knows the calls of the others too."""
+
     def make() -> Machine:
         from callgate import dialects
 
-        machine: Machine = dialects.reader(dialect, tools=tools)
-        return machine
+        if not also:
+            return dialects.reader(dialect, tools=tools)
+        first = dialects.get(dialect)
+        calls = (*first.calls, *(call for name in also for call in dialects.get(name).calls))
+        return dialects.reader(first.but(calls=calls), tools=tools)
 
     return make
 

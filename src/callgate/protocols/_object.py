@@ -18,8 +18,8 @@ from callgate.protocols._rows import IGNORED
 from callgate.protocols._steps import Machine
 from callgate.types import BadCall, CallDelta, Delta, ReasoningDelta, TextDelta, ToolCall
 
-TOOL_KEYS = frozenset({"tool", "name"})
-ARGS_KEYS = frozenset({"args", "arguments", "parameters"})
+TOOL_KEYS = frozenset({"tool", "name", "tool_name", "function"})
+ARGS_KEYS = frozenset({"args", "arguments", "parameters", "input"})
 ANSWER_KEYS = frozenset({"answer"})
 WRAPPERS = frozenset({"reply"})
 ENDED = "the reply ended before its form did"

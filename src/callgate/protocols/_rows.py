@@ -35,6 +35,8 @@ class Row:
     """`dialect`: calls in the text of `dialect`; `object`: one object, a call or an answer; `text`: no calls."""
     dialect: str | None = None
     """None: the caller's or the model's own, else what is seen ("auto")."""
+    also: tuple[str, ...] = ()
+    """Further dialects in which its answer may be written."""
     results: Literal["tool", "user"] = "user"
     """The role in which results go back."""
     needs: str | None = None
@@ -62,7 +64,13 @@ ROWS: dict[str, Row] = {
             needs="schema",
         ),
         Row("json", "JSON in the text, as the prompt describes it", prompt="json", dialect="bare_json"),
-        Row("marker", "JSON between unlikely marks in the text", prompt="marker", dialect="heredoc_tool"),
+        Row(
+            "marker",
+            "JSON between unlikely marks in the text",
+            prompt="marker",
+            dialect="heredoc_tool",
+            also=("bracket_tool",),
+        ),
         Row("answer", "no tools: a plain answer", reading="text"),
     )
 }
