@@ -135,6 +135,29 @@ async def test_cancel_by_its_id_ends_a_run_that_is_awaited_elsewhere() -> None:
     assert not await agent.cancel("mine")
 
 
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+async def test_cancel_ends_a_run_that_waits_for_a_person(where: str, tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    @tool(effect="write", confirm=True)
+    def pay(amount: int) -> None:
+        "Pay."
+        ran.append(amount)
+
+    model = Replay([{"calls": [call("pay", amount=3)]}, "Done."])
+    agent = Agent(model, tools=[pay], ledger=where if where == "memory" else f"sqlite:{tmp_path / 'runs.db'}")
+    parked = await agent.run("pay 3")
+    assert parked.reason == "waiting"
+    assert await agent.cancel(parked.run_id)
+    assert not await agent.cancel(parked.run_id)
+    assert not await agent.cancel("nobody")
+    result = await agent.resume(parked.run_id, {parked.pending[0].id: True})
+    assert (result.reason, [c.result.status for c in result.calls], ran) == ("cancelled", ["not_started"], [])
+    valid(result.messages)
+    assert not (await agent.ledger.verify()).problems
+    await agent.aclose()
+
+
 async def test_the_time_of_a_run_is_over_while_a_tool_runs_and_while_the_model_is_silent() -> None:
     @tool(effect="read")
     async def forever() -> str:

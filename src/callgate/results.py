@@ -10,9 +10,12 @@ import base64
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Set
 from enum import Enum
 from typing import Any
+
+from callgate.types import ToolCall, ToolResult
 
 MAX_DEPTH = 64
 """Deeper values are cut there: models do not follow them, and readers refuse them."""
@@ -23,6 +26,7 @@ MIN_LIMIT = 80
 ITEM_KEPT = 40
 """Below this budget a nested value is not cut further but left out and counted."""
 _HUGE = 10**MAX_DIGITS
+_INVITES = re.compile(r"\b(?:try|retry|retries|retrying|again|repeat|resend|resubmit|re-?run)\b", re.IGNORECASE)
 
 
 def compress(value: Any, limit: int = 8000) -> tuple[str, int]:
@@ -42,6 +46,18 @@ def compress(value: Any, limit: int = 8000) -> tuple[str, int]:
             return cut, len(text)
         budget -= max(len(cut) - limit, 1)  # marks deep inside took more than their share
     return dump(f"… ({len(text)} characters of JSON, left out)"), len(text)
+
+
+def unknown_outcome(call: ToolCall, why: str = "", said: str = "") -> ToolResult:
+    """The result of a write that was started and may have taken effect. No word of it invites the model to do it over:
+    what the tool `said` is quoted only if it does not either."""
+    because = f"; {why}" if why else ""
+    quoted = f" ({said})" if said and not _INVITES.search(said) else ""
+    text = (
+        f"Outcome unknown: {call.name} was started and may have taken effect{because}{quoted}. Do not call it a second "
+        "time. Check by reading what happened, or tell the user that the outcome is open."
+    )
+    return ToolResult(call.id, "unknown_outcome", text)
 
 
 def page(value: Any, start: int = 0, limit: int = 8000) -> tuple[str, int | None]:

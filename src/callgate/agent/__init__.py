@@ -40,7 +40,7 @@ from callgate.types import Entry, Message, ModelInfo, Part, Principal, ToolSpec
 
 __all__ = ["Agent", "Pending", "RunResult", "Stream"]
 
-Prompt: TypeAlias = "str | Message | Sequence[Part]"
+Prompt: TypeAlias = "str | Loose | Sequence[Part]"
 MAX_RECENT = 10_000
 """Starts of one tool for one principal that are remembered for its rate."""
 
@@ -88,10 +88,12 @@ class Agent:
     ) -> None:
         self.provider = providers.open(model)
         self.toolbox = as_toolbox(tools)
-        self.instructions = instructions
+        self.instructions = instructions or ""
         self.options = dict(options or {})
         self.ledger = ledgers.open(ledger)
         self._private = ledger in (None, "memory")
+        if approve is not None and not callable(approve):
+            raise ConfigError(f"approve: a function of the call is needed, not {approve!r}")
         self.approve = approve
         protocols.choose(ModelInfo(""), (), protocol)  # raises for a name that nobody knows
         self.protocol = protocol
@@ -189,12 +191,18 @@ class Agent:
         return Stream(self._again(run_id, answers or {}, principal, approve))
 
     async def cancel(self, run_id: str) -> bool:
-        """Cancels a run of this agent, or of any process that shares the ledger. False: nobody carries it out."""
+        """Cancels a run of this agent, or of any process that shares the ledger; one that waits
+        or was cut off is ended. False: it has ended already, or there is no such run."""
         driver = self._drivers.get(run_id)
         if driver is not None:
             driver.cancel()
             return True
-        return await self.ledger.cancel(run_id)
+        if await self.ledger.cancel(run_id):
+            return True
+        try:
+            return run_id not in self._busy and await ledgers.close(self.ledger, run_id)
+        except RunBusy:  # taken up this very moment
+            return await self.ledger.cancel(run_id)
 
     async def aclose(self) -> None:
         """Gives back connections and files. The agent may not be used after it."""
@@ -391,7 +399,9 @@ def new_id() -> str:
 def _messages(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:
     if isinstance(prompt, str):
         prompt = Message("user", prompt)
-    elif not isinstance(prompt, Message):
+    elif not isinstance(prompt, (Message, Mapping)):
+        if not isinstance(prompt, (list, tuple)) or not all(isinstance(part, Mapping) for part in prompt):
+            raise ConfigError(f"prompt: a text, a message or a list of content parts is needed, not {prompt!r}")
         prompt = Message("user", tuple(prompt))
     return [*(history or ()), prompt]
 

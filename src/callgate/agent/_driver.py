@@ -22,6 +22,7 @@ from callgate.executor import Executor
 from callgate.keys import arguments_hash
 from callgate.ledger import Hold, Ledger
 from callgate.providers import Provider
+from callgate.results import unknown_outcome
 from callgate.run import (
     Answered,
     AskPerson,
@@ -174,8 +175,8 @@ class Driver:
             if records and self._broken is None:
                 try:
                     cancelled = await self._append(records)
-                except LedgerError as error:
-                    self._broken = str(error)
+                except Exception as error:  # a store of others may raise anything
+                    self._broken = _said(error)
                     if self._stop_calls is not None:
                         self._stop_calls.set()
             for step in steps:
@@ -374,7 +375,7 @@ class Driver:
             await self._world.ledger.append(write.run_id, [Entry("call_settled", data)])
             if known.status in WITHOUT_EFFECT:
                 return None
-        return replace(known or write.result or unknown(call), call_id=call.id, replayed=True)
+        return replace(known or write.result or unknown_outcome(call), call_id=call.id, replayed=True)
 
     def _came_late(self, call: ToolCall, result: ToolResult) -> None:
         """An abandoned write has ended after all: the ledger learns how."""
@@ -393,7 +394,7 @@ class Driver:
             known = await self._world.executor.look_up(
                 call, run_id=config.run_id, principal=config.principal, key=self.run.key_of(started)
             )
-            result = replace(known or unknown(call), call_id=call.id)
+            result = replace(known or unknown_outcome(call), call_id=call.id)
             following = await self._follow(self._tell(Ran(call.id, result, 0.0, self.now)))
         return Step(commands=[following] if following is not None else [])
 
@@ -426,15 +427,6 @@ def _late_done(task: asyncio.Task[Any]) -> None:
     LATE.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         LOGGER.warning("a late result could not be recorded: %s", error)
-
-
-def unknown(call: ToolCall) -> ToolResult:
-    """The result of a write that was started and of which nothing more is known."""
-    text = (
-        f"The outcome of {call.name} is not known: it was started and may have taken effect. Do not call it a second "
-        "time. Find out what happened by reading, or tell the user that the outcome is open."
-    )
-    return ToolResult(call.id, "unknown_outcome", text)
 
 
 def failed(error: Exception, now: float) -> Failed:

@@ -26,11 +26,12 @@ from callgate.errors import UpstreamError
 from callgate.events import CallProgress, CallStarted
 from callgate.executor import _lookup as lookup
 from callgate.executor._life import LOGGER, Ground, Life, NeverBegan, TooManyHung
-from callgate.executor._outcomes import Outcome, Raised, message_of, not_started, result_of, single, unknown
+from callgate.executor._outcomes import Outcome, Raised, message_of, not_started, result_of, single
 from callgate.executor._processes import check_findable
 from callgate.executor._threads import SHARED, Threads
 from callgate.keys import idempotency_key
 from callgate.masking import is_masked
+from callgate.results import unknown_outcome
 from callgate.tools import Tool, Toolbox, ToolContext
 from callgate.types import EMPTY, Principal, ToolCall, ToolResult, ToolSpec
 
@@ -257,7 +258,7 @@ class _Batch:
             result = (
                 not_started(call, f"an error before it: {message_of(error)}")
                 if start is None
-                else unknown(call, "an error inside callgate")
+                else unknown_outcome(call, "an error inside callgate")
             )
         seconds = None if start is None else monotonic() - start
         await self._tell_after(call, result, seconds)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from callgate.errors import Denied, NoEffect, NotFound, UpstreamError
 from callgate.masking import DEFAULT as MASKING
-from callgate.results import compress, to_json
+from callgate.results import compress, to_json, unknown_outcome
 from callgate.types import Status, ToolCall, ToolResult, ToolSpec
 
 MAX_MESSAGE = 1000
@@ -56,7 +56,6 @@ class Stopped:
 
 Outcome: TypeAlias = Returned | Raised | Refused | TimedOut | Stopped
 
-_INVITES = re.compile(r"\b(?:try|retry|retries|retrying|again|repeat|resend|resubmit|re-?run)\b", re.IGNORECASE)
 _TRACEBACK = re.compile(
     r"\s*(?:Traceback \(most recent call last\)|^\s*File \"[^\"]*\", line \d+)[\s\S]*", re.MULTILINE
 )
@@ -74,11 +73,11 @@ def result_of(call: ToolCall, spec: ToolSpec, outcome: Outcome, *, limit: int) -
             return _say(call, "invalid_arguments", f"the arguments do not fit {call.name}: {message_of(error)}", limit)
         case TimedOut(seconds):
             if spec.effect == "write":
-                return unknown(call, f"it timed out after {seconds:g} s")
+                return unknown_outcome(call, f"it timed out after {seconds:g} s")
             return ToolResult(call.id, "timeout", f"{call.name} timed out after {seconds:g} s.")
         case Stopped():
             if spec.effect == "write":
-                return unknown(call, "the run was cancelled while it ran")
+                return unknown_outcome(call, "the run was cancelled while it ran")
             return ToolResult(call.id, "cancelled", f"{call.name} was cancelled before it had ended.")
 
 
@@ -92,7 +91,7 @@ def _raised(call: ToolCall, spec: ToolSpec, error: BaseException, limit: int) ->
         case Denied():
             return _say(call, "denied", f"denied by {call.name}: {said}", limit)
         case _ if spec.effect == "write":
-            return unknown(call, f"it ended with {type(error).__name__}", said)
+            return unknown_outcome(call, f"it ended with {type(error).__name__}", said)
         case UpstreamError() | ConnectionError():
             return _say(call, "upstream_error", f"a service behind {call.name} failed: {said}", limit)
         case TimeoutError():
@@ -104,16 +103,6 @@ def _raised(call: ToolCall, spec: ToolSpec, error: BaseException, limit: int) ->
 def _say(call: ToolCall, status: Status, text: str, limit: int) -> ToolResult:
     cut, size = compress(text.removesuffix(": "), limit)
     return ToolResult(call.id, status, cut, size=size)
-
-
-def unknown(call: ToolCall, why: str, said: str = "") -> ToolResult:
-    """The result of a write that was started and may have taken effect."""
-    quoted = f" ({said})" if said and not _INVITES.search(said) else ""
-    text = (
-        f"Outcome unknown: {call.name} was started and may have taken effect; {why}{quoted}. Do not call it a second "
-        "time. Check by reading what happened, or tell the user that the outcome is open."
-    )
-    return ToolResult(call.id, "unknown_outcome", text)
 
 
 def not_started(call: ToolCall, why: str) -> ToolResult:

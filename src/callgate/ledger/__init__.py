@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from callgate.errors import ConfigError
 from callgate.keys import arguments_hash, idempotency_key
+from callgate.ledger._closing import closing
 from callgate.ledger._entries import (
     KINDS,
     NO_EFFECT,
@@ -56,6 +57,7 @@ __all__ = [
     "RunInfo",
     "Write",
     "arguments_hash",
+    "close",
     "hold",
     "idempotency_key",
     "intent",
@@ -198,3 +200,14 @@ async def _hold(ledger: Ledger, run_id: str, seconds: float) -> AsyncIterator[Ho
         yield held
     finally:
         await held.stop()
+
+
+async def close(ledger: Ledger, run_id: str) -> bool:
+    """Ends a run that nobody carries out as cancelled; started writes stay unknown. False: it has ended already, or
+    there is no such run. Raises `RunBusy` if somebody carries it out."""
+    async with hold(ledger, run_id) as held:
+        info = await ledger.run(run_id)
+        if info is None or info.reason not in (None, "waiting"):
+            return False
+        await ledger.append(run_id, closing(await ledger.read(run_id)), fence=held.fence)
+        return True

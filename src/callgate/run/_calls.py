@@ -397,8 +397,7 @@ class Calls:
         if item.state != "begun":
             return settled(item.call, "not_started", why)
         if item.write:
-            text = f"The outcome of {item.call.name} is not known: it was started and may have taken effect; {why}."
-            return ToolResult(item.call.id, "unknown_outcome", text)
+            return results.unknown_outcome(item.call, why)
         return settled(item.call, "cancelled", why)
 
     # --- taken up again -------------------------------------------------------------------------------------------

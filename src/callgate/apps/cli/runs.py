@@ -146,44 +146,15 @@ def resume(run_id: str, yes: tuple[str, ...], no: tuple[str, ...], **values: Any
 @ledger_option
 def cancel(run_id: str, where: str | None) -> None:
     """Cancels a run, in whatever process it is carried out; one that waits or was cut off is closed."""
+    from callgate import ledger as ledgers
 
     async def work(ledger: Ledger, settings: Config) -> str:
         if await ledger.cancel(run_id):
             return "its process was asked to stop; what it has started will be recorded"
-        return await _close(ledger, run_id)
+        if await ledgers.close(ledger, run_id):
+            return "closed as cancelled"
+        if (info := await ledger.run(run_id)) is None:
+            raise LedgerError(f"run {run_id!r}: the ledger has no such run; see `callgate runs list`")
+        return f"it has ended already ({info.reason})"
 
     say(f"run {run_id}: {with_ledger(where, work)}")
-
-
-async def _close(ledger: Ledger, run_id: str) -> str:
-    """Ends a run that nobody carries out: every call gets its result, started writes an unknown one."""
-    from callgate import ledger as ledgers
-    from callgate.events import dump_event
-    from callgate.types import Entry, ToolResult
-
-    async with ledgers.hold(ledger, run_id) as held:
-        entries = await ledger.read(run_id)
-        if not entries:
-            raise LedgerError(f"run {run_id!r}: the ledger has no such run; see `callgate runs list`")
-        info = await ledger.run(run_id)
-        if info is not None and info.reason not in (None, "waiting"):
-            return f"it has ended already ({info.reason})"
-        clock = entries[-1].data.get("t", 0.0)
-        stop = {"turn": 0, "stopping": "cancel", "error": None, "begun": [], "t": clock}
-        new: list[Entry] = [Entry("turn", stop)]
-        proposed = [e.data["call"] for e in entries if e.kind == "call_proposed"]
-        answered = {e.data["call_id"] for e in entries if e.kind == "call_result"}
-        started = {e.data["call_id"] for e in entries if e.kind == "call_intent"}
-        for call in proposed:
-            if call["id"] in answered:
-                continue
-            result = (
-                ToolResult(call["id"], "unknown_outcome", f"{call['name']} was started and may have taken effect.")
-                if call["id"] in started
-                else ToolResult(call["id"], "not_started", f"{call['name']} was not started: the run was cancelled.")
-            )
-            data = {"call_id": call["id"], "tool": call["name"], "result": dump_event(result), "duration": None}
-            new.append(Entry("call_result", {**data, "t": clock}))
-        end = {"reason": "cancelled", "text": "", "error": None, "usage": {}, "t": clock}
-        await ledger.append(run_id, [*new, Entry("run_finished", end)], fence=held.fence)
-    return "closed as cancelled"
