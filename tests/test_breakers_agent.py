@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from callgate import Agent, Replay, tool
+from callgate.errors import ConfigError
 from callgate.types import Ask
 from run_checks import call, calls
 
@@ -133,3 +134,45 @@ async def test_a_callback_that_gives_up_in_whatever_way_is_a_no(error: Any, kind
     agent = Agent(model, tools=[put(ran)], policy=ask, approve=approve if kind == "sync" else later)
     result = await agent.run("go")
     assert (result.reason, ran, [r.result.status for r in result.calls]) == ("answered", [], ["denied"])
+
+
+@pytest.mark.parametrize("failing", range(7))
+async def test_a_ledger_that_fails_in_whatever_way_ends_the_run_with_a_reason(failing: int) -> None:
+    ran: list[int] = []
+    agent = Agent(Replay([calls(call("put", n=1)), calls(call("put", n=2)), "ok"]), tools=[put(ran)])
+    append, left = agent.ledger.append, failing
+
+    async def fails(*given: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError("the disk is gone")
+        return await append(*given, **named)
+
+    agent.ledger.append = fails  # type: ignore[method-assign]
+    result = await agent.run("go")
+    assert (result.reason, "the disk is gone" in str(result.error)) == ("provider_error", True)
+    known = [record.call.arguments["n"] for record in result.calls if record.result.status == "ok"]
+    assert ran == known, "only what was recorded before was started"
+    assert [one.id for m in result.messages for one in m.calls] == [m.call_id for m in result.messages if m.call_id]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"approve": 5}, {"max_turns": "six"}, {"max_turns": -1}, {"run_timeout": True}, {"dialect": "nobody's"}]
+)
+def test_a_wrong_setting_is_refused_when_the_agent_is_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Agent(Replay([]), **wrong)
+
+
+@pytest.mark.parametrize("prompt", [{"role": "user", "content": "go"}, [{"type": "text", "text": "go"}], "go"])
+def test_a_prompt_is_a_text_a_message_or_parts(prompt: Any) -> None:
+    model = Replay(["fine"])
+    assert Agent(model, instructions=None).run_sync(prompt).text == "fine"  # type: ignore[arg-type]
+    assert [(m.role, m.text) for m in model.requests[0].messages] == [("user", "go")]
+
+
+@pytest.mark.parametrize("prompt", [None, 5, ["go"], b"go"])
+def test_anything_else_is_no_prompt(prompt: Any) -> None:
+    with pytest.raises(ConfigError):
+        Agent(Replay(["fine"])).run_sync(prompt)

@@ -92,9 +92,7 @@ class Agent:
         self.options = dict(options or {})
         self.ledger = ledgers.open(ledger)
         self._private = ledger in (None, "memory")
-        if approve is not None and not callable(approve):
-            raise ConfigError(f"approve: a function of the call is needed, not {approve!r}")
-        self.approve = approve
+        self.approve = _asked(approve)
         protocols.choose(ModelInfo(""), (), protocol)  # raises for a name that nobody knows
         self.protocol = protocol
         self.dialect = _known(dialect)
@@ -389,6 +387,12 @@ def _known(dialect: str | None) -> str | None:
     if dialect is not None and dialect != "auto":
         dialects.get(dialect)
     return dialect
+
+
+def _asked(approve: Approve | None) -> Approve | None:
+    if approve is not None and not callable(approve):
+        raise ConfigError(f"approve: a function of the call is needed, not {approve!r}")
+    return approve
 
 
 def new_id() -> str:

@@ -38,6 +38,11 @@ class Rule(Own):
     """Tool globs and how often each may be called in a run."""
     name: str = NAME
 
+    def __post_init__(self) -> None:
+        for limit in _NUMBERS:
+            if getattr(self, limit) is not None:
+                number(getattr(self, limit), f"{NAME}.{limit}")
+
     def judge(self, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
         """Deny a tool that was called often enough."""
         for glob, limit in self.per_tool.items():
