@@ -108,6 +108,20 @@ def test_the_end_is_told_truly_and_an_unsound_one_gives_no_call(case: str) -> No
     assert (reply.error is not None) == (reason == "error")
 
 
+@pytest.mark.parametrize("indent", [None, 1, "\t"])
+def test_a_body_that_was_not_streamed_is_read_however_it_is_set_out(indent: Any) -> None:
+    """A saved answer comes as `jq` or an editor wrote it; cut short, it is interrupted."""
+    message = {"role": "assistant", "content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}
+    body = json.dumps({"message": message, "done": True, "done_reason": "stop"}, indent=indent).encode()
+    for reply in (read(body, wire="ollama"), read([body[i : i + 1] for i in range(len(body))], wire="ollama")):
+        assert (reply.content, reply.finish, [call.arguments for call in reply.calls]) == (
+            "a",
+            "tool_calls",
+            [{"x": 1}],
+        )
+    assert read(body[:-3], wire="ollama").finish == "interrupted"
+
+
 def test_generate_is_read_too() -> None:
     records = [
         {"response": "a", "done": False},

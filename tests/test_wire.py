@@ -85,6 +85,8 @@ NDJSON_CASES = {
     "a byte order mark": (b'\xef\xbb\xbf{"a":1}\n', [Record('{"a":1}')]),
     "Python's other line ends are text": ('"\u2028\u2029\x85\x1c"\n'.encode(), [Record('"\u2028\u2029\x85\x1c"')]),
     "nothing": (b"", []),
+    "one body, set out for people": (b'\n{\r\n "a": 1\n}\n', [Record('{\r\n "a": 1\n}\n', cut=True)]),
+    "a body that is a list": (b"\xef\xbb\xbf[\n1]", [Record("[\n1]", cut=True)]),
 }
 
 
@@ -111,7 +113,14 @@ def test_what_is_framed_is_read_back(texts: list[str], end: str, data: st.DataOb
 
 
 @pytest.mark.parametrize(
-    ("make", "piece"), [(SSE, b"data: " + b"x" * 50), (SSE, b"data: x\n"), (NDJSON, b"x" * 50), (SSE, b"{" + b"x" * 50)]
+    ("make", "piece"),
+    [
+        (SSE, b"data: " + b"x" * 50),
+        (SSE, b"data: x\n"),
+        (NDJSON, b"x" * 50),
+        (SSE, b"{" + b"x" * 50),
+        (NDJSON, b"{\n" + b"x" * 50),
+    ],
 )
 def test_a_record_without_end_is_refused(make: type[SSE] | type[NDJSON], piece: bytes) -> None:
     framing = make(limit=1000)

@@ -84,16 +84,27 @@ class _Buffer:
 
 
 class NDJSON:
-    """JSON lines: one record a line, blank lines skipped, the last one may lack its line end."""
+    """JSON lines: one record a line, blank lines skipped, the last one may lack its line end.
+
+    A stream whose first line is a lone bracket is no JSON lines but one JSON body, set out for people to read (a saved
+    answer, a proxy): it is one record, marked `cut`, for nothing tells whether it is whole.
+    """
 
     def __init__(self, *, limit: int = MAX_RECORD) -> None:
         self._buffer = _Buffer(limit)
+        self._begun = False
+        self._body: list[bytes] | None = None
+        self._held = 0
 
     def feed(self, chunk: bytes) -> list[Record]:
         """The records that are whole now."""
         whole = self._buffer.whole(chunk)
         if not whole:
             return []
+        if not self._begun:
+            self._begin(whole)
+        if self._body is not None:
+            return self._hold(whole)
         if whole.find(b"\n") == len(whole) - 1 <= self._buffer.limit:  # one line, as most servers flush
             text = whole[:-1].decode("utf-8", "replace")
             return [_new(Record, (text, "", False))] if text and not text.isspace() else []
@@ -109,7 +120,24 @@ class NDJSON:
     def finish(self) -> list[Record]:
         """The bytes are over: the last record, if its line end is missing."""
         rest = self._buffer.rest()
+        if self._body is not None:
+            rest = b"".join([*self._body, rest])
+            self._body = None
         return [Record(rest.decode("utf-8", "replace"), cut=True)] if rest and not rest.isspace() else []
+
+    def _begin(self, whole: bytes) -> None:
+        if first := whole.strip():
+            self._begun = True
+            if first.partition(b"\n")[0].strip() in (b"{", b"["):
+                self._body = []
+
+    def _hold(self, piece: bytes) -> list[Record]:
+        assert self._body is not None
+        self._held += len(piece)
+        if self._held > self._buffer.limit:
+            raise LimitExceeded(f"wire: a JSON body is longer than MAX_RECORD = {self._buffer.limit} bytes")
+        self._body.append(piece if self._body else piece.lstrip())
+        return []
 
 
 def _check(records: list[Record], limit: int) -> None:
