@@ -142,7 +142,8 @@ class TurnReader:
                 case ToolCall() | BadCall():
                     if source == "text" and self._rescue and _RESCUED not in self._problems:
                         self._problems.append(_RESCUED)
-                    call = replace(delta, index=self._number(source, delta.index))
+                    number = self._number(source, delta.index)
+                    call = delta if number == delta.index else replace(delta, index=number)
                     if self._hold:
                         self._settled.append(call)  # rule 3
                     else:
@@ -168,12 +169,14 @@ class TurnReader:
         problems = [*self._problems, *finish.problems]
         if self._machine is not None:
             problems += self._machine.problems
-        self._finish = replace(finish, reason=reason, problems=tuple(dict.fromkeys(problems)))
+        told = tuple(dict.fromkeys(problems)) if problems else ()
+        self._finish = Finish(reason, finish.usage, finish.raw, finish.error, told)
         out.append(self._finish)
 
     def _count(self, call: ToolCall | BadCall, *, sound: bool) -> ToolCall | BadCall:
         if isinstance(call, ToolCall) and sound:
-            call = replace(call, id=self._id(call))
+            made = self._id(call)
+            call = call if made == call.id else replace(call, id=made)
             self._given.add(call.id)
             self._calls.append(call)
             return call

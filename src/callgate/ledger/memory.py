@@ -21,7 +21,8 @@ from callgate.types import Entry, ToolResult
 class _Kept:
     """One run: its rows, its summary, and its lease."""
 
-    info: RunInfo
+    born: RunInfo
+    """What was known when it began."""
     rows: list[Row] = field(default_factory=list)
     """Only text and numbers: the garbage collector has nothing to go through."""
     fold: Fold = field(default_factory=Fold)
@@ -29,6 +30,11 @@ class _Kept:
     fence: int = 0
     until: float = 0.0
     cancel: bool = False
+
+    @property
+    def info(self) -> RunInfo:
+        """The run for lists."""
+        return self.fold.info(self.born)
 
 
 class Store:
@@ -67,7 +73,6 @@ class Store:
                 where = (str(line.data["tool"]), str(line.data["arguments_hash"]))
                 self._writes.setdefault(where, []).append((run_id, str(line.data["call_id"])))
             out.append(Entry(line.kind, line.data, seq=seq, at=at, version=line.version))
-        kept.info = kept.fold.info(kept.info)
         return out
 
     def _kept(self, run_id: str) -> _Kept:

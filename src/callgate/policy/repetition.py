@@ -7,6 +7,7 @@ identical call with an identical result carries the warning, with `stop=4` the f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,10 +38,11 @@ class Rule(Own):
 
     def check(self, progress: Progress) -> Stop | None:
         """Before a batch: is one of its calls one too many? Before a request: was one of the calls behind us?"""
-        if not self.stop:
+        batch = progress.before == "batch"
+        if not self.stop or not _may_circle(progress.records, self.stop - 1 if batch else self.stop):
             return None
         runs = streaks(progress.records)
-        if progress.before == "batch":
+        if batch:
             found = [c for c in progress.batch if runs.get(signature(c), 0) >= self.stop - 1]
         else:  # a batch that held one call several times
             found = [r.call for r in progress.records if runs.get(signature(r.call), 0) >= self.stop]
@@ -54,8 +56,10 @@ class Rule(Own):
     def advice(self, records: Sequence[CallRecord], since: int, specs: Mapping[str, ToolSpec]) -> Mapping[str, str]:
         """A warning beside the result that is the repetition to be warned of."""
         out: dict[str, str] = {}
+        if not self.warn or not _may_circle(records, self.warn):
+            return out
         for at, (record, count) in enumerate(zip(records, counts(records), strict=True)):
-            if at >= since and self.warn and count == self.warn and not _polls(specs.get(record.call.name)):
+            if at >= since and count == self.warn and not _polls(specs.get(record.call.name)):
                 out[record.call.id] = (
                     f"This is call number {count} of {record.call.name} with the same arguments and the same result. "
                     "Another one will not bring anything new: use the result, do something else, or answer."
@@ -85,6 +89,13 @@ def counts(records: Sequence[CallRecord]) -> Iterator[int]:
 def streaks(records: Sequence[CallRecord]) -> dict[str, int]:
     """Signature -> how many of its latest calls had one and the same result."""
     return {signature(r.call): count for r, count in zip(records, counts(records), strict=True) if count}
+
+
+def _may_circle(records: Sequence[CallRecord], least: int) -> bool:
+    """Whether a tool gave one result so often that it is worth comparing the arguments."""
+    if len(records) < least:
+        return False
+    return max(Counter((r.call.name, r.result.content) for r in records).values(), default=0) >= least
 
 
 def _polls(spec: ToolSpec | None) -> bool:

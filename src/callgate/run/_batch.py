@@ -8,13 +8,12 @@ A call is `ready` (checked, not judged), `asking` (a person decides), `allowed`,
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from callgate.keys import arguments_hash
-from callgate.run._check import Checked
+from callgate.run._check import Checked, own
 from callgate.types import Ask, CallRecord, Status, ToolCall, ToolResult, ToolSpec
 
 State = Literal["ready", "asking", "allowed", "sent", "begun", "done"]
@@ -131,4 +130,4 @@ def settled(call: ToolCall, status: Status, why: str) -> ToolResult:
 
 def copied(call: ToolCall) -> ToolCall:
     """A copy for outside eyes: what they do to its arguments changes nothing."""
-    return replace(call, arguments=copy.deepcopy(call.arguments))
+    return ToolCall(call.id, call.name, own(call.arguments), call.index, call.flags, call.extra)

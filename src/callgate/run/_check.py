@@ -22,6 +22,7 @@ RAW_SHOWN = 500
 """Characters of unreadable arguments that go back to the model: enough to see what is wrong."""
 TOOLS_LISTED = 30
 """More names than this are no help."""
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,7 +101,7 @@ class Checker:
     def _mended(self, mended: Mended, made: ToolCall, spec: ToolSpec, shown: ToolCall | BadCall | None) -> Checked:
         if not mended.ok:
             return Checked(made, spec, self._result(made, mended.explain()), shown, tuple(mended.notes))
-        made = replace(made, arguments=copy.deepcopy(mended.value))
+        made = replace(made, arguments=own(mended.value))
         if mended.repaired:
             made = replace(made, flags=made.flags | {"repaired"})
         if spec.effect == "write" and made.flags:  # A4, A6, A7: a flagged write never runs
@@ -129,6 +130,15 @@ def _sound(arguments: Any) -> dict[str, Any]:
     """The arguments as they may stand in a history: a strict JSON object, not too deep, nobody else's."""
     plain = to_json(arguments)
     return plain if isinstance(plain, dict) else {}
+
+
+def own(value: Any) -> Any:
+    """A copy of its own; of plain JSON without the detours of `deepcopy`."""
+    if type(value) is dict:
+        return {key: own(part) for key, part in value.items()}
+    if type(value) is list:
+        return [own(part) for part in value]
+    return value if type(value) in _SCALARS else copy.deepcopy(value)
 
 
 def _compile(spec: ToolSpec) -> CompiledSchema:
