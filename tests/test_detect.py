@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from callgate import dialects
 from callgate.dialects import _detect, detect
+from callgate.errors import UnknownDialect
 
 CASES = Path(__file__).parent / "conformance"
 ROWS = [json.loads(line) for line in (CASES / "templates.jsonl").read_text("utf-8").splitlines()]
@@ -62,6 +64,28 @@ def test_the_markers_of_every_dialect_tell_it_from_all_others() -> None:
 def test_well_known_names(dialect: str, name: str) -> None:
     """Ollama tags, repository ids and GGUF files; those under "" were taught no format that we know: no guess."""
     assert detect(model_name=name) == (dialect or None)
+
+
+PARSERS = json.loads((CASES / "parser_names.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("dialect", "name"), [(dialect, name) for dialect in PARSERS for name in PARSERS[dialect]])
+def test_a_server_s_name_for_its_parser_names_the_dialect(dialect: str, name: str) -> None:
+    """What vLLM's and SGLang's `--tool-call-parser` take, in any case and with any separators."""
+    assert dialects.get(name).name == dialect
+    assert dialects.get(f" {name.upper()}").name == dialect
+    assert dialects.get(name.replace("_", "-")).name == dialect
+
+
+@pytest.mark.parametrize("name", dialects.names())
+def test_a_dialect_s_name_may_be_written_in_any_case_and_with_any_separators(name: str) -> None:
+    assert dialects.get(name.upper().replace("_", "-")) is dialects.get(name)
+
+
+@pytest.mark.parametrize("name", ["", " ", "nonsense", 7, None, b"hermes"])
+def test_what_names_no_dialect_is_refused_in_words(name: Any) -> None:
+    with pytest.raises(UnknownDialect, match="dialect"):
+        dialects.get(name)
 
 
 def test_the_template_is_asked_before_the_name() -> None:

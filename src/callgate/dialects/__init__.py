@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Final
 
 from callgate.dialects._auto import auto_dialect, from_tail
 from callgate.dialects._detect import detect as detect
@@ -20,6 +21,13 @@ from callgate.dialects._reader import Reader as Reader
 from callgate.dialects._spec import Dialect as Dialect
 from callgate.errors import UnknownDialect
 from callgate.types import ToolSpec
+
+_SEPARATORS: Final = str.maketrans("-. ", "___")
+
+
+def _plain(name: str) -> str:
+    """Names are compared in lower case, with "_" for "-", "." and blanks."""
+    return name.strip().lower().translate(_SEPARATORS)
 
 
 @cache
@@ -34,7 +42,7 @@ def _all() -> dict[str, Dialect]:
 
 @cache
 def _aliases() -> dict[str, Dialect]:
-    return {alias: dialect for dialect in (*_all().values(), *_variants()) for alias in dialect.aliases}
+    return {_plain(alias): dialect for dialect in (*_all().values(), *_variants()) for alias in dialect.aliases}
 
 
 def _variants() -> list[Dialect]:
@@ -48,12 +56,15 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Dialect:
-    """The dialect of that name, of a model's name, or "auto". Raises UnknownDialect."""
-    if name == "auto":
+    """The dialect of that name, of a server's parser or a model, or "auto". Raises UnknownDialect."""
+    if not isinstance(name, str):
+        raise UnknownDialect(f"dialect: {type(name).__name__} is no name; give a name, a Dialect or None")
+    plain = _plain(name)
+    if plain == "auto":
         return auto_dialect()
-    dialect = _all().get(name) or _aliases().get(name) or _all().get(detect(model_name=name) or "")
+    dialect = _all().get(plain) or _aliases().get(plain) or _all().get(detect(model_name=name) or "")
     if dialect is None:
-        near = get_close_matches(name, [*_all(), *_aliases()], n=3)
+        near = get_close_matches(plain, [*_all(), *_aliases()], n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else f"; known: auto, {', '.join(names())}"
         raise UnknownDialect(f"dialect {name!r}: no such dialect{hint}")
     return dialect
@@ -65,6 +76,6 @@ def reader(dialect: str | Dialect, *, tools: Sequence[ToolSpec] = (), prompt_tai
     `prompt_tail`: the end of the prompt, which may have begun the reasoning or a header. `"auto"` decides by what is
     seen.
     """
-    if dialect == "auto":
+    if isinstance(dialect, str) and _plain(dialect) == "auto":
         dialect = from_tail(prompt_tail)
-    return Reader(get(dialect) if isinstance(dialect, str) else dialect, tools, prompt_tail)
+    return Reader(dialect if isinstance(dialect, Dialect) else get(dialect), tools, prompt_tail)

@@ -96,7 +96,8 @@ _TEMPLATES: Final = (
 )
 
 # Names come as Ollama tags, repository ids, GGUF and template files. They are compared in lower case, with "-" for
-# every "_", "/", ":" and blank; each row is a regular expression that may begin at any word of the name.
+# every "_", "/", ":" and blank, and "." within a version ("v3_1"); each row is a regular expression that may begin at
+# any word of the name.
 _NAMES: Final = (
     # Families that carry another family's name: first.
     ("deepseek_v3", r"deepseek-r1|r1-distill|cogito"),
@@ -176,6 +177,7 @@ _NAMES: Final = (
     ("olmo3", r"olmo-?3"),
 )
 
+_VERSION: Final = re.compile(r"(?<=\d)[-_](?=\d(?![\da-z]))")
 _SEPARATORS: Final = re.compile(r"[\s_/:\\]+")
 # A version does not end inside a number: "granite-34b" is not Granite 3.
 _BY_NAME: Final = tuple((name, re.compile(rf"(?<![a-z0-9])(?:{pattern})(?!(?<=\d)\d)")) for name, pattern in _NAMES)
@@ -216,7 +218,7 @@ def _has(template: str, need: str | tuple[str, ...]) -> bool:
 
 
 def _of_name(name: str) -> str | None:
-    plain = _SEPARATORS.sub("-", name.strip().lower())
+    plain = _SEPARATORS.sub("-", _VERSION.sub(".", name.strip().lower()))
     for dialect, pattern in _BY_NAME:
         if pattern.search(plain):
             return dialect

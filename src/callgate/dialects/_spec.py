@@ -193,6 +193,7 @@ class Dialect:
     reasoning_calls: bool = True
     """Whether a call in reasoning that never closes counts (policy K)."""
     aliases: Texts = ()
+    """Other names: of the parser in a server (vLLM, SGLang), of models that the table of names does not know."""
 
     @staticmethod
     def tagged(start: str, end: str) -> Dialect:

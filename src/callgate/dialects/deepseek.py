@@ -61,6 +61,7 @@ DIALECTS = (
         ),
         regions=(THINK,),
         drop=_END,
+        aliases=("deepseekv3",),
     ),
     Dialect(
         "deepseek_v31",
@@ -78,8 +79,11 @@ DIALECTS = (
         ),
         regions=(THINK,),
         drop=_END,
+        aliases=("deepseekv31",),
     ),
-    _dsml("deepseek_dsml", "DeepSeek V3.2, V4", "｜DSML｜", ("function_calls", "tool_calls")),
+    _dsml("deepseek_dsml", "DeepSeek V3.2, V4", "｜DSML｜", ("function_calls", "tool_calls")).but(
+        aliases=("deepseek_v32", "deepseekv32", "deepseekv4")
+    ),
     _dsml("deepseek_v41", "DeepSeek V4.1", "｜DSML｜ ", ("calls", "tool_calls", "function_calls")),
     _dsml("gigachat35", "GigaChat 3.5", "｜GCML｜", ("tool_calls", "function_calls"), ("<|message_sep|>", "</s>")),
 )

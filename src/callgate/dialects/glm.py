@@ -24,6 +24,7 @@ DIALECTS = (
         calls=(_plain("tool_call"),),
         regions=(THINK,),
         drop=("<|user|>", "<|observation|>", "<|endoftext|>", "<|role_end|>", "</assistant>", "<|im_end|>"),
+        aliases=("glm", "glm45", "glm47"),
     ),
     Dialect(
         "iquest",

@@ -14,6 +14,7 @@ DIALECTS = (
         "harmony",
         "gpt-oss 20b/120b",
         channels=Channels(_START, _BODY, _END, _TAIL),
+        aliases=("openai",),
     ),
     Dialect(
         "llm_jp_harmony",

@@ -12,6 +12,7 @@ DIALECTS = (
         calls=(Calls(JsonItems(), open=("<tool_call>",), close=("</tool_call>",), fence=True),),
         regions=(THINK,),
         drop=("<|im_end|>", "<|endoftext|>", "<|end_of_text|>"),
+        aliases=("qwen", "qwen25", "xml_tools"),
     ),
     Dialect(
         "longcat",

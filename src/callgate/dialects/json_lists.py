@@ -40,6 +40,7 @@ DIALECTS = (
         calls=(_TOOL_CALLS,),
         regions=(THINK,),
         drop=("<end_of_sentence>",),
+        aliases=("minimax",),
         reasoning_calls=False,
     ),
     Dialect(
@@ -47,6 +48,7 @@ DIALECTS = (
         "FireFunction v2, Phi-4-mini (vLLM prompt)",
         calls=(Calls(JsonItems(in_list=True), open=("functools[",)),),
         drop=("<|eot_id|>", "<|end|>", "<|endoftext|>"),
+        aliases=("phi4_mini_json",),
     ),
     Dialect(
         "phi4_tool_call",
@@ -69,6 +71,7 @@ DIALECTS = (
         "granite-20b-functioncalling",
         calls=(Calls(JsonItems(several=False), open=("<function_call>",)),),
         drop=("<|endoftext|>", "</function_call>"),
+        aliases=("granite_20b_fc",),
     ),
     Dialect(
         "pangu",

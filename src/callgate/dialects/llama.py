@@ -13,6 +13,7 @@ DIALECTS = (
             Calls(Raw(), open=("<|python_tag|>",), close=("<|eom_id|>", "<|eot_id|>"), hook="python_tag"),
         ),
         drop=("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>"),
+        aliases=("llama3", "llama4_json"),
     ),
     Dialect(
         "xlam",

@@ -29,6 +29,7 @@ DIALECTS = (
         calls=(_calls("tool_call", _PARAMETER),),
         regions=(THINK,),
         drop=("<|im_end|>", "<|endoftext|>"),
+        aliases=("qwen3_xml", "step3p5"),
     ),
     Dialect(
         "seed_oss",
