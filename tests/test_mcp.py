@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from callgate import NoEffect, UpstreamError, mcp, mend
+from callgate import Agent, NoEffect, Replay, UpstreamError, mcp, mend
 from callgate.errors import ConfigError, Unreachable
 from callgate.mcp._strangers import ServerError
 from callgate.tools import ToolContext
@@ -61,9 +61,9 @@ def orders() -> Iterator[mcp.Server]:
 
 
 def test_a_servers_tools_are_a_toolbox_with_its_effects(orders: mcp.Server) -> None:
-    assert orders.tools.names == ("o_find", "o_cancel", "o_slow")
-    assert [spec.effect for spec in orders.tools.specs] == ["read", "write", "write"]
-    assert [spec.repeatable for spec in orders.tools.specs] == [False, True, False]
+    assert orders.tools.names == ("o_find", "o_cancel", "o_slow", "o_label")
+    assert [spec.effect for spec in orders.tools.specs] == ["read", "write", "write", "read"]
+    assert [spec.repeatable for spec in orders.tools.specs] == [False, True, False, False]
     assert orders.tools["o_find"].spec.description == "Finds one order."
     assert orders.name.startswith("orders (")
     assert mend({"number": 7}, orders.tools["o_find"].compiled).errors[0][0] == "/number"
@@ -75,6 +75,17 @@ def test_calls_return_structured_values_texts_and_errors(orders: mcp.Server) -> 
     assert call(orders, "o_cancel", number="7") == "cancelled"
     with pytest.raises(ServerError, match="cancel"):
         call(orders, "o_cancel", number="bad")
+
+
+def test_images_of_a_server_reach_the_model(orders: mcp.Server) -> None:
+    model = Replay([{"calls": [{"name": "o_label", "arguments": {"number": "7"}}]}, "Here it is."])
+    result = Agent(model, tools=[orders.tools]).run_sync("The label of 7").calls[0].result
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    assert "label 7" in result.content
+    assert "[image/png]" in result.content
+    assert "iVBOR" not in result.content
+    assert result.parts == (image,)
+    assert image in model.requests[-1].messages[-1].content
 
 
 def test_progress_is_reported(orders: mcp.Server) -> None:

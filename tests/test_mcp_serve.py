@@ -49,6 +49,11 @@ def delete(number: str) -> str:
     """Deletes one order."""
     return "deleted"
 
+@tool(effect="read")
+def label(number: str):
+    """Draws the label of one order."""
+    return b"\\x89PNG\\r\\n\\x1a\\n"
+
 @tool(confirm=True)
 def pay(number: str) -> str:
     """Pays one order."""
@@ -78,7 +83,8 @@ def call(server: mcp.Server, name: str, context: ToolContext | None = None, /, *
 def test_a_client_sees_the_tools_with_their_effects(served: mcp.Server) -> None:
     assert served.name.startswith("shop (")
     assert [(spec.name, spec.effect) for spec in served.tools.specs] == [
-        ("find", "read"), ("count", "read"), ("cancel", "write"), ("delete", "write"), ("pay", "write"),
+        ("find", "read"), ("count", "read"), ("cancel", "write"), ("delete", "write"), ("label", "read"),
+        ("pay", "write"),
     ]  # fmt: skip
     assert served.tools["find"].spec.parameters["required"] == ["number"]
 
@@ -88,6 +94,8 @@ def test_a_call_is_mended_run_and_answered_with_its_value(served: mcp.Server) ->
     heard: list[Any] = []
     assert call(served, "count", ToolContext(report=heard.append), to=2) == "2"
     assert heard == ["at 0", "at 1"]
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    assert image in call(served, "label", number="7")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Set
 from enum import Enum
 from typing import Any
 
-from callgate.types import ToolCall, ToolResult
+from callgate.types import Part, ToolCall, ToolResult
 
 MAX_DEPTH = 64
 """Deeper values are cut there: models do not follow them, and readers refuse them."""
@@ -25,6 +25,17 @@ MIN_LIMIT = 80
 """A smaller limit could not even hold the mark of a cut."""
 ITEM_KEPT = 40
 """Below this budget a nested value is not cut further but left out and counted."""
+MAX_PARTS = 16
+"""Images and other parts of one result that reach the model: each costs it hundreds of tokens."""
+PARTS = frozenset({"image_url", "input_audio", "file"})
+"""The content parts, by their `type`, that go to a model beside a result's text."""
+IMAGES = {
+    "image/png": rb"\x89PNG\r\n\x1a\n",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "image/gif": rb"GIF8[79]a",
+    "image/webp": rb"RIFF....WEBP",
+}
+"""How the bytes of an image begin."""
 _HUGE = 10**MAX_DIGITS
 _INVITES = re.compile(r"\b(?:try|retry|retries|retrying|again|repeat|resend|resubmit|re-?run)\b", re.IGNORECASE)
 
@@ -58,6 +69,54 @@ def unknown_outcome(call: ToolCall, why: str = "", said: str = "") -> ToolResult
         "time. Check by reading what happened, or tell the user that the outcome is open."
     )
     return ToolResult(call.id, "unknown_outcome", text)
+
+
+def apart(value: Any) -> tuple[Any, tuple[Part, ...]]:
+    """What a tool returned without its images and other content parts, and those: they go to the model beside the text.
+
+    A part is a mapping in the OpenAI form (`Part`), or the bytes of an image; a tool returns one, or a list with some
+    among its items. A note stands in the place of each.
+    """
+    several = isinstance(value, (list, tuple))
+    items = value if several else (value,)
+    found = [_part(item) for item in items]
+    if not any(found):
+        return value, ()
+    rest: list[Any] = []
+    parts: list[Part] = []
+    for item, part in zip(items, found, strict=True):
+        if part is None:
+            is_text = isinstance(item, Mapping) and item.keys() == {"type", "text"} and item["type"] == "text"
+            rest.append(item["text"] if is_text else item)
+        elif len(parts) < MAX_PARTS:
+            parts.append(part)
+            rest.append(f"[{kind_of(part)}]")
+        else:
+            rest.append(f"[{kind_of(part)}, left out: only {MAX_PARTS} are passed on]")
+    return "\n".join(rest) if all(isinstance(item, str) for item in rest) else rest, tuple(parts)
+
+
+def _part(value: Any) -> Part | None:
+    """The value as a content part that is not text, if it is one."""
+    if isinstance(value, (str, int, float)):  # before all else: most values are plain
+        return None
+    if isinstance(value, bytes):
+        kind = next((kind for kind, magic in IMAGES.items() if re.match(magic, value, re.DOTALL)), None)
+        data = base64.b64encode(value).decode("ascii") if kind else ""
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}} if kind else None
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    if isinstance(kind, str) and kind in PARTS and isinstance(value.get(kind), Mapping):
+        return to_json(value)  # type: ignore[no-any-return]  # a mapping stays one
+    return None
+
+
+def kind_of(part: Part) -> str:
+    """What a part is, in words: "image/png", "audio/wav", "file"."""
+    inner = part.get(str(part.get("type")), {})
+    if part.get("type") == "input_audio":
+        return f"audio/{inner.get('format', 'unknown')}"
+    found = re.match(r"data:([\w.+/-]{1,80})[;,]", str(inner.get("url") or inner.get("file_data") or ""))
+    return found[1] if found else "image" if part.get("type") == "image_url" else "file"
 
 
 def page(value: Any, start: int = 0, limit: int = 8000) -> tuple[str, int | None]:

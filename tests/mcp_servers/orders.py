@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import ToolAnnotations
 
 server = MCPServer("orders", log_level="ERROR")
@@ -34,6 +34,12 @@ async def slow(seconds: float, context: Context) -> str:
     await context.report_progress(0.5, 1.0, "half")
     await asyncio.sleep(seconds)
     return "slept"
+
+
+@server.tool(annotations=READ, structured_output=False)
+def label(number: str) -> list[Any]:
+    """Draws the label of one order."""
+    return [f"label {number}", Image(data=b"\x89PNG\r\n\x1a\n", format="png")]
 
 
 if len(sys.argv) > 1:

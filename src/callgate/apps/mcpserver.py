@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -72,11 +73,18 @@ def server(agent: Agent, *, principal: Principal | None = None, name: str = "cal
 
     async def called(context: Any, params: Any) -> Any:
         result = await _call(agent, params.name, params.arguments or {}, principal, context)
-        content = [types.TextContent(type="text", text=result.content)]
+        content = [types.TextContent(type="text", text=result.content), *_pictures(types, result)]
         value = result.value if result.ok and isinstance(result.value, dict) and not result.size else None
         return types.CallToolResult(content=content, structured_content=value, is_error=not result.ok)
 
     return sdk["Server"](name, version=__version__, on_list_tools=listed, on_call_tool=called)
+
+
+def _pictures(types: Any, result: ToolResult) -> list[Any]:
+    """The images of a result that come as data."""
+    urls = [str(part["image_url"].get("url")) for part in result.parts if part.get("type") == "image_url"]
+    found = [match for url in urls if (match := re.fullmatch(r"data:(image/[\w.+-]+);base64,(.+)", url))]
+    return [types.ImageContent(type="image", mime_type=kind, data=data) for kind, data in (m.groups() for m in found)]
 
 
 async def _call(

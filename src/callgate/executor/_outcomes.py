@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from callgate.errors import Denied, NoEffect, NotFound, UpstreamError
 from callgate.masking import DEFAULT as MASKING
-from callgate.results import compress, to_json, unknown_outcome
+from callgate.results import apart, compress, to_json, unknown_outcome
 from callgate.types import Status, ToolCall, ToolResult, ToolSpec
 
 MAX_MESSAGE = 1000
@@ -65,8 +65,9 @@ def result_of(call: ToolCall, spec: ToolSpec, outcome: Outcome, *, limit: int) -
     """The one result of a call that was started."""
     match outcome:
         case Returned(value):
-            text, size = compress(value, limit)
-            return ToolResult(call.id, "ok", text, value=to_json(value), size=size)
+            rest, parts = apart(value)
+            text, size = compress(rest, limit)
+            return ToolResult(call.id, "ok", text, value=to_json(rest), size=size, parts=parts)
         case Raised(error):
             return _raised(call, spec, single(error), limit)
         case Refused(error):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from callgate.formats._calls import dump_arguments
@@ -51,7 +51,7 @@ DEFAULT = Quirks()
 
 def build(request: Request, model: str, quirks: Quirks = DEFAULT) -> dict[str, Any]:
     """The body that asks for an answer to `request`."""
-    body: dict[str, Any] = {"model": model, "messages": [_message(m, quirks) for m in request.messages]}
+    body: dict[str, Any] = {"model": model, "messages": _messages(request.messages, quirks)}
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice in ("none", "required"):
@@ -102,6 +102,25 @@ def strict(schema: Any) -> bool:
             return False
         return all(strict(properties[name]) for name in names) if isinstance(properties, Mapping) else True
     return all(strict(value) for key, value in schema.items() if key not in ("const", "enum", "default", "examples"))
+
+
+def _messages(messages: Sequence[Message], quirks: Quirks) -> list[dict[str, Any]]:
+    """The messages; servers take only text in the role `tool`, so the images of results follow as the user's."""
+    out: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role != "tool" and waiting:
+            out.append({"role": "user", "content": waiting})
+            waiting = []
+        if message.role == "tool" and not isinstance(message.content, str):
+            parts = [dict(part) for part in message.content if part.get("type") != "text"]
+            if parts:
+                about = f"What {message.name or 'the tool'} returned beside its text ({message.call_id}):"
+                waiting += [{"type": "text", "text": about}, *parts]
+            out.append(_message(replace(message, content=message.text), quirks))
+        else:
+            out.append(_message(message, quirks))
+    return [*out, {"role": "user", "content": waiting}] if waiting else out
 
 
 def _message(message: Message, quirks: Quirks) -> dict[str, Any]:

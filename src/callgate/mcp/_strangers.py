@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +23,8 @@ MAX_SCHEMA: Final = 100_000
 MAX_TOOLS: Final = 1_000
 MAX_PAGES: Final = 100
 """Pages of a tool list; a paginator that never ends must not hang us."""
+SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+"""Kinds of sound that models take, and how the API calls them."""
 MAX_TEXT: Final = 1_000
 """Characters of an error that are passed on."""
 
@@ -111,9 +114,9 @@ def value_of(result: Any) -> Any:
     texts = [text for block in result.content if (text := _text(block))]
     if result.is_error:
         raise ServerError(" ".join(texts)[:MAX_TEXT] or "the tool failed without a reason")
-    if result.structured_content is not None:
-        return _unwrapped(result.structured_content)
-    return "\n".join(texts)
+    said: Any = "\n".join(texts) if result.structured_content is None else _unwrapped(result.structured_content)
+    parts = [part for block in result.content if (part := _part(block)) is not None]
+    return [*([said] if said != "" else []), *parts] if parts else said
 
 
 def _unwrapped(value: Any) -> Any:
@@ -125,6 +128,8 @@ def _text(block: Any) -> str:
     match block.type:
         case "text":
             return str(block.text)
+        case "image" | "audio" if _part(block) is not None:
+            return ""
         case "image" | "audio":
             return f"[{block.type} {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
         case "resource":
@@ -134,3 +139,13 @@ def _text(block: Any) -> str:
             return f"[{block.name}: {block.uri}]"
         case other:
             return f"[{other}]"
+
+
+def _part(block: Any) -> dict[str, Any] | None:
+    """An image, or a sound of a kind that models take, as a content part."""
+    kind = str(getattr(block, "mime_type", ""))
+    if block.type == "image" and re.fullmatch(r"image/[\w.+-]{1,40}", kind):
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{block.data}"}}
+    if block.type == "audio" and (form := SOUNDS.get(kind)) is not None:
+        return {"type": "input_audio", "input_audio": {"data": block.data, "format": form}}
+    return None

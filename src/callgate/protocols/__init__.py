@@ -15,7 +15,7 @@ through a turn is a function as `_routed.routed`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from callgate.errors import ConfigError
@@ -148,7 +148,7 @@ def turn(
     row = row_of(name)
     asking = Asking(
         row=row,
-        history=tuple(history),
+        history=_seen(history, info),
         tools=tuple(tools) if row.reading != "text" and tool_choice != "none" else (),
         instructions=instructions,
         info=info,
@@ -164,6 +164,14 @@ def turn(
 
         return (yield from routed(asking, _single, chooser))
     return (yield from _single(asking))
+
+
+def _seen(history: Sequence[Message], info: ModelInfo) -> tuple[Message, ...]:
+    """The history as the model can take it: images of results only if it is not known to be blind; their text says
+    that they were there."""
+    if info.extra.get("vision") is not False:
+        return tuple(history)
+    return tuple(replace(m, content=m.text) if m.role == "tool" else m for m in history)
 
 
 def _first_request(history: Sequence[Message]) -> str:

@@ -131,7 +131,13 @@ class LlamaCpp:
             abilities.add("thinking")
         name = str(self._head.get("general.name") or self.model)
         return ModelInfo(
-            self.model, self.name, frozenset(abilities), template, self._dialect, self._context, {"name": name}
+            self.model,
+            self.name,
+            frozenset(abilities),
+            template,
+            self._dialect,
+            self._context,
+            {"name": name, "vision": False},
         )
 
     async def catalogue(self) -> list[ModelInfo]:

@@ -122,4 +122,5 @@ class Ollama(Served):
             template,
             dialect,
             context if isinstance(context, int) else None,
+            {"vision": "vision" in said} if isinstance(said, list) else {},
         )
