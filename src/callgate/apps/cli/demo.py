@@ -59,7 +59,7 @@ def command(prompts: tuple[str, ...], records: bool, **values: Any) -> None:
     asked = prompts or PROMPTS
     if not records:
         names = ", ".join(agent.toolbox.names)
-        click.secho(f"callgate demo: {agent.provider.model} with the tools {names}", bold=True)
+        click.secho(f"callgate demo: {agent.provider.model}\ntools: {names}", bold=True)
     began = time.monotonic()
     results = []
     with asyncio.Runner() as runner:
