@@ -176,3 +176,22 @@ def test_a_prompt_is_a_text_a_message_or_parts(prompt: Any) -> None:
 def test_anything_else_is_no_prompt(prompt: Any) -> None:
     with pytest.raises(ConfigError):
         Agent(Replay(["fine"])).run_sync(prompt)
+
+
+async def test_a_stream_that_is_left_before_the_run_began_has_a_result_too() -> None:
+    model = Replay(["never"])
+    async with Agent(model).stream("go") as events:
+        pass
+    assert (events.result.reason, events.result.calls, model.requests) == ("cancelled", [], [])
+    assert [m.text for m in events.result.messages] == ["go"]
+    async with Agent(model).stream("go") as events:
+        events.cancel()
+        assert [event async for event in events] == []
+        assert events.result.reason == "cancelled"
+        assert model.requests == []
+
+
+@pytest.mark.parametrize("name", [None, "", 5])
+def test_a_call_without_a_name_is_asked_for_again(name: Any) -> None:
+    result = Agent(Replay([calls({"name": name, "arguments": {}}), "ok"])).run_sync("go")
+    assert (result.reason, result.text, result.requests) == ("answered", "ok", 2)

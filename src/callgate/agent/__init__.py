@@ -155,7 +155,8 @@ class Agent:
     ) -> Stream:
         """The run as events: `async with agent.stream(…) as events`. Leaving the block cancels the run."""
         order = Order(_messages(prompt, history), principal, self._names(tools), Form.of(output), run_id, key)
-        return Stream(self._begin(order))
+        unbegun = RunResult("", list(order.history.messages), [], "cancelled", {}, run_id or "")
+        return Stream(self._begin(order), unbegun)
 
     async def resume(
         self,

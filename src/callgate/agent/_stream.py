@@ -24,8 +24,10 @@ Work: TypeAlias = "Callable[[Stream | None], Coroutine[Any, Any, RunResult]]"
 class Stream:
     """`async with agent.stream(…) as events`, then `async for event in events`."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, unbegun: RunResult | None = None) -> None:
         self._work = work
+        self._unbegun = unbegun
+        """The result if the block is left before the run has begun."""
         self._waiting: deque[Event] = deque()
         self._more = asyncio.Event()
         self._space = asyncio.Event()
@@ -38,8 +40,10 @@ class Stream:
     @property
     def result(self) -> RunResult:
         """The result; there once the events have ended or the block was left."""
+        if self._result is None and self._task is not None and self._task.done():
+            self._result = self._unbegun
         if self._result is None:
-            raise RuntimeError("the run goes on: its result is there when the events have ended")
+            raise RuntimeError("there is no result yet: it is there when the events of a begun run have ended")
         return self._result
 
     def cancel(self) -> None:

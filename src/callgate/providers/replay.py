@@ -182,6 +182,8 @@ def _settle(index: int, call: Mapping[str, Any], text: str, *, sound: bool) -> T
     call_id, name = call.get("id"), call["name"]
     if not sound:
         return BadCall(index, call_id, name, text, "unsound_end")
+    if not isinstance(name, str) or not name:
+        return BadCall(index, call_id, None, text, "malformed")
     arguments, reason = formats.arguments(text)
     if arguments is None:
         return BadCall(index, call_id, name, text, reason)
