@@ -225,6 +225,38 @@ def test_tools_of_every_kind() -> None:
     assert specs[1].effect == "read"
 
 
+def test_none_is_no_tools_and_no_prompt() -> None:
+    """As in the clients, where a value that was left out is None."""
+    assert read("a <think>b</think>", "hermes", tools=None, prompt_tail=None) == read("a <think>b</think>", "hermes")
+    assert read(b"", wire="openai", tools=None) == read(b"", wire="openai")
+
+
+def test_one_tool_is_a_list_of_one() -> None:
+    def plain(city: str) -> str:
+        return city
+
+    for one in (WEATHER, {"type": "function", "function": WEATHER}, plain, tool(plain), ToolSpec("plain")):
+        assert tool_specs(one) == tool_specs([one])
+
+
+@pytest.mark.parametrize("bad", ["weather", b"x", 7])
+def test_what_is_no_list_of_tools_is_refused_in_words(bad: Any) -> None:
+    with pytest.raises(ConfigError, match="is no tool"):
+        tool_specs(bad)
+
+
+@pytest.mark.parametrize("chunk", [None, 7, ["a"]])
+@pytest.mark.parametrize("wire", [None, "openai", "ollama"])
+def test_what_is_no_text_is_refused_in_words(chunk: Any, wire: str | None) -> None:
+    """And without harm to the reader."""
+    reader = Reader(wire=wire)
+    with pytest.raises(ConfigError, match="str or bytes"):
+        reader.feed(chunk)
+    reader.feed(bytearray(b"x"))
+    reader.finish()
+    assert reader.reply.content == ("x" if wire is None else "")
+
+
 @pytest.mark.parametrize("bad", [{}, {"name": ""}, {"function": 1}, {"name": "x", "parameters": []}, 7])
 def test_what_is_no_tool_is_refused_in_words(bad: Any) -> None:
     with pytest.raises(ConfigError, match=r"tools|parameters"):

@@ -218,28 +218,28 @@ class Reader:
         dialect: str | Dialect | None = None,
         *,
         wire: str | None = None,
-        tools: Iterable[ToolLike] = (),
-        prompt_tail: str = "",
+        tools: Iterable[ToolLike] | None = (),
+        prompt_tail: str | None = "",
     ) -> None:
         machine: Machine | None = None
         if dialect is not None:
             from callgate import dialects
 
-            machine = dialects.reader(dialect, tools=tool_specs(tools), prompt_tail=prompt_tail)
+            machine = dialects.reader(dialect, tools=tool_specs(tools), prompt_tail=prompt_tail or "")
         self._turn = TurnReader(machine, hold=wire is not None)
         self._wire = _Wire(wire, tools) if wire is not None else None
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._over = False
 
-    def feed(self, chunk: str | bytes) -> list[Delta]:
+    def feed(self, chunk: str | bytes | bytearray | memoryview) -> list[Delta]:
         """The next piece, cut anywhere: the deltas that are now certain."""
         if self._over:
             raise ConfigError("Reader.feed: this reader is finished; make a new one for the next message")
-        if self._wire is not None:
-            return self._turn.feed(
-                self._wire.feed(chunk.encode("utf-8", "replace") if isinstance(chunk, str) else chunk)
-            )
-        return self._turn.feed([TextDelta(chunk if isinstance(chunk, str) else self._decode(chunk))])
+        if self._wire is None:
+            return self._turn.feed([TextDelta(chunk if isinstance(chunk, str) else self._decode(_bytes(chunk)))])
+        return self._turn.feed(
+            self._wire.feed(chunk.encode("utf-8", "replace") if isinstance(chunk, str) else _bytes(chunk))
+        )
 
     def finish(self) -> list[Delta]:
         """The stream is over: everything still held, and the `Finish`. A second call gives nothing."""
@@ -257,10 +257,16 @@ class Reader:
         return self._turn.reply if self._wire is None else self._wire.complete(self._turn.reply)
 
 
+def _bytes(chunk: object) -> bytes:
+    if isinstance(chunk, (bytes, bytearray, memoryview)):
+        return bytes(chunk)
+    raise ConfigError(f"Reader.feed: a chunk is str or bytes, not {type(chunk).__name__}")
+
+
 class _Wire:
     """Bytes of one API to deltas; a limit that is exceeded ends the message as an error."""
 
-    def __init__(self, name: str, tools: Iterable[ToolLike]) -> None:
+    def __init__(self, name: str, tools: Iterable[ToolLike] | None) -> None:
         form = formats.get(name)
         self._framing = form.framing()
         self._loader = form.Loader(tools=tuple(spec.name for spec in tool_specs(tools)))
@@ -297,19 +303,25 @@ def read(
     dialect: str | Dialect | None = None,
     *,
     wire: str | None = None,
-    tools: Iterable[ToolLike] = (),
-    prompt_tail: str = "",
+    tools: Iterable[ToolLike] | None = (),
+    prompt_tail: str | None = "",
 ) -> Reply:
     """What a model said, from its raw output: text, or with `wire` the bytes of an API's answer."""
     reader = Reader(dialect, wire=wire, tools=tools, prompt_tail=prompt_tail)
     for chunk in (source,) if isinstance(source, (str, bytes, bytearray, memoryview)) else source:
-        reader.feed(bytes(chunk) if isinstance(chunk, (bytearray, memoryview)) else chunk)
+        reader.feed(chunk)
     reader.finish()
     return reader.reply
 
 
-def tool_specs(tools: Iterable[ToolLike]) -> tuple[ToolSpec, ...]:
-    """What `tools=` takes everywhere, as the specs that dialects and policy see."""
+def tool_specs(tools: Iterable[ToolLike] | ToolLike | None) -> tuple[ToolSpec, ...]:
+    """What `tools=` takes everywhere, as the specs that dialects and policy see. One tool is a list of one; None is no
+    tools, as in the clients.
+    """
+    if tools is None:
+        return ()
+    if isinstance(tools, Mapping) or not isinstance(tools, Iterable):
+        tools = (tools,)
     specs: list[ToolSpec] = []
     for tool in tools:
         if isinstance(tool, ToolSpec):
