@@ -32,7 +32,9 @@ class Tool:
     """None: known to readers, not runnable (a plain JSON description)."""
     kind: Kind = "sync"
     lookup: Callable[..., Any] | None = None
-    """Finds out what became of a started write: takes the same arguments (and, if it wants it, a ToolContext)."""
+    """Finds out what became of a started write: `lookup(key, arguments)`, or a function with the tool's own parameters
+    (and a `ToolContext`, if it wants the key). What it returns is the write's result; None: nobody knows; `NoEffect`:
+    it did not happen, and never will."""
     description: Description | None = None
     """How arguments become Python values; None: they are passed as they are."""
     declared: frozenset[str] = frozenset()
@@ -164,7 +166,7 @@ def _spec(name: str, description: str, schema: Schema, declared: Mapping[str, An
         spec = ToolSpec(name, description, schema, **declared)
     except TypeError as error:
         raise ToolError(f"tool {name}: {str(error).replace('ToolSpec.__init__() ', '')}") from error
-    return replace(spec, examples=tuple(spec.examples))
+    return replace(spec, examples=tuple(spec.examples), after=tuple(spec.after))
 
 
 def _kind(function: Callable[..., Any]) -> Kind:
@@ -226,6 +228,9 @@ def tool(
     max_result: int | None = ...,
     examples: Sequence[Mapping[str, Any]] = ...,
     hidden: bool = ...,
+    grounded: bool = ...,
+    strict: bool = ...,
+    after: Sequence[str] = ...,
     process: bool = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
