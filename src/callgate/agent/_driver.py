@@ -18,7 +18,7 @@ from callgate.agent._people import People
 from callgate.agent._shield import to_its_end
 from callgate.errors import BadRequest, CallgateError, ConfigError, LedgerError, ModelMissing, RefusedKey
 from callgate.events import CallFinished, CallProgress, CallStarted, Event, RunFinished, dump_event
-from callgate.executor import Executor
+from callgate.executor import Batch, Caller, Executor, Hooks
 from callgate.keys import arguments_hash
 from callgate.ledger import Hold, Ledger
 from callgate.providers import Provider
@@ -88,7 +88,8 @@ class Driver:
         """Our own cancel is on its way."""
         self._cancels = 0
         """Cancels that the task had from outside before."""
-        self._stop_calls: asyncio.Event | None = None
+        self._batch: Batch | None = None
+        """The calls that run now."""
         self._pace = pace()
         self._unsaid: list[Step] = []
         """What the run said and nobody has written or seen yet, in order."""
@@ -177,8 +178,8 @@ class Driver:
                     cancelled = await self._append(records)
                 except Exception as error:  # a store of others may raise anything
                     self._broken = _said(error)
-                    if self._stop_calls is not None:
-                        self._stop_calls.set()
+                    if self._batch is not None:
+                        self._batch.cancel()
             for step in steps:
                 self._show(step)
         if self._broken is not None:
@@ -300,20 +301,9 @@ class Driver:
             following = await self._follow(self._tell(Ran(call.id, result, seconds, self.now)), wait=False)
 
         config = self.run.config
-        self._stop_calls = stop = asyncio.Event()
-        work = asyncio.ensure_future(
-            self._world.executor.execute(
-                command.calls,
-                run_id=config.run_id,
-                principal=config.principal,
-                on_event=self._heard,
-                before_write=self._before_write,
-                after=after,
-                on_late=self._came_late,
-                cancel=stop,
-                key=self.run.key_of,
-            )
-        )
+        hooks = Hooks(self._heard, self._before_write, after, self._came_late, self.run.key_of)
+        self._batch = batch = Batch(self._world.executor, Caller(config.run_id, config.principal), hooks)
+        work = asyncio.ensure_future(batch.carry_out(command.calls))
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
             try:
@@ -322,10 +312,10 @@ class Driver:
                 if self._is_foreign():
                     cancelled = error
                 stopping = self._tell(self._stop_word())
-                stop.set()
+                batch.cancel()
                 _, again = await to_its_end(self._follow(stopping, wait=False))
                 cancelled = cancelled or again
-        self._stop_calls = None
+        self._batch = None
         work.result()
         if cancelled is not None:
             raise cancelled

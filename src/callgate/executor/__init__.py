@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ from callgate.results import unknown_outcome
 from callgate.tools import Tool, Toolbox, ToolContext
 from callgate.types import EMPTY, Principal, ToolCall, ToolResult, ToolSpec
 
-__all__ = ["Executor", "Threads", "plan"]
+__all__ = ["Batch", "Caller", "Executor", "Hooks", "Threads", "plan"]
 
 RETRY_PAUSE = 0.2
 """Seconds before the first retry; doubled each time, with jitter so that parallel reads do not knock in step."""
@@ -112,14 +112,14 @@ class Executor:
         batch in the three grades and lets it give its results; cancelling the task does the same, and then raises
         CancelledError, when `after` has seen every call. `key` gives other idempotency keys; `extra` is for injection.
         """
-        hooks = _Hooks(
+        hooks = Hooks(
             on_event or (lambda event: None),
             before_write,
             after,
             on_late,
             key or (lambda call: idempotency_key(run_id, call.id)),
         )
-        batch = _Batch(self, _Caller(run_id, principal, extra), hooks, cancel)
+        batch = Batch(self, Caller(run_id, principal, extra), hooks, cancel)
         work = asyncio.get_running_loop().create_task(batch.run(calls))
         watch = asyncio.get_running_loop().create_task(_watch(cancel, batch)) if cancel is not None else None
         cancelled: asyncio.CancelledError | None = None
@@ -172,22 +172,22 @@ class Executor:
         return None if outcome is None else result_of(call, tool.spec, outcome, limit=limit)
 
 
-async def _watch(cancel: asyncio.Event, batch: _Batch) -> None:
+async def _watch(cancel: asyncio.Event, batch: Batch) -> None:
     await cancel.wait()
     batch.cancel()
 
 
 @dataclass(slots=True, frozen=True)
-class _Caller:
+class Caller:
     """On whose behalf a batch runs."""
 
     run_id: str
     principal: Principal | None
-    extra: Mapping[str, Any]
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True, frozen=True)
-class _Hooks:
+class Hooks:
     """What the caller of `execute` wants to hear, and when."""
 
     on_event: Callable[[Any], None]
@@ -197,10 +197,13 @@ class _Hooks:
     key: Callable[[ToolCall], str]
 
 
-class _Batch:
-    """The calls of one `execute`."""
+class Batch:
+    """Calls that are carried out together. Whoever awaits `carry_out` itself must not be cancelled meanwhile: `execute`
+    is for those who may be."""
 
-    def __init__(self, executor: Executor, caller: _Caller, hooks: _Hooks, cancelled: asyncio.Event | None) -> None:
+    def __init__(
+        self, executor: Executor, caller: Caller, hooks: Hooks, cancelled: asyncio.Event | None = None
+    ) -> None:
         self.propagate: BaseException | None = None
         """A KeyboardInterrupt or SystemExit from a tool: passed on when every call has its result."""
         self._executor = executor
@@ -224,6 +227,12 @@ class _Batch:
         if not self._ground.stop.done():
             self._why = why
             self._ground.stop.set_result(None)
+
+    async def carry_out(self, calls: Sequence[ToolCall]) -> None:
+        """Brings each call to its result, which the hook `after` gets."""
+        await self.run(calls)
+        if self.propagate is not None:
+            raise self.propagate
 
     async def run(self, calls: Sequence[ToolCall]) -> list[Timed]:
         """One (result, seconds) a call, in order."""
