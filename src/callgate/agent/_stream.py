@@ -77,14 +77,12 @@ class Stream:
 
     async def __aenter__(self) -> Stream:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="callgate run")
+        self._task.add_done_callback(lambda task: self._more.set())
         return self
 
     async def _run(self) -> RunResult:
-        try:
-            self._result = await self._work(self)
-            return self._result
-        finally:
-            self._more.set()
+        self._result = await self._work(self)
+        return self._result
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
