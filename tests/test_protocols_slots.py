@@ -171,7 +171,10 @@ def test_offers_of_a_description():
 
 
 def test_ungrounded_values_are_named():
-    assert ungrounded({"city": "Oslo", "n": 3, "x": "Rome", "k": 9, "on": True}, "Oslo, 3 days") == ["x", "k"]
+    assert ungrounded(ToolSpec("f"), {"city": "Oslo", "n": 3, "x": "Rome", "k": 9, "on": True}, "Oslo, 3 days") == [
+        "x",
+        "k",
+    ]
 
 
 SCHEMAS = st.dictionaries(

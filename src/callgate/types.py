@@ -201,7 +201,7 @@ class ToolSpec:
     """Worked examples: {"request": "…", "arguments": {…}}."""
     hidden: bool = False
     grounded: bool = False
-    """Numbers and texts in its arguments must stand in the request: a small model must not make them up."""
+    """Numbers and texts in its arguments must stand in what the user or a tool said: a model must not make them up."""
     strict: bool = True
     """Arguments that the schema does not name are refused (A5)."""
     after: tuple[str, ...] = ()

@@ -44,6 +44,7 @@ __all__ = [
     "reason",
     "symptom",
     "turn",
+    "ungrounded",
 ]
 
 
@@ -172,6 +173,13 @@ def _seen(history: Sequence[Message], info: ModelInfo) -> tuple[Message, ...]:
     if info.extra.get("vision") is not False:
         return tuple(history)
     return tuple(replace(m, content=m.text) if m.role == "tool" else m for m in history)
+
+
+def ungrounded(tool: ToolSpec, arguments: Mapping[str, Any], said: str) -> list[str]:
+    """The names of arguments that a model must have made up: their numbers and texts stand nowhere in what was said."""
+    from callgate.protocols import _slots
+
+    return _slots.ungrounded(tool, arguments, said)
 
 
 def _first_request(history: Sequence[Message]) -> str:

@@ -89,7 +89,7 @@ def _small(asking: Asking) -> Turn:
         return (yield from _ask(_say(asking, "sure", name=need.tool.name)))
     reply = yield from _ask(_arguments(asking, need))
     if need.tool.grounded and reply.calls:
-        missing = ungrounded(reply.calls[0].arguments, need.text)
+        missing = ungrounded(need.tool, reply.calls[0].arguments, need.text)
         if missing:
             return (yield from _ask(_say(asking, "which", name=", ".join(missing))))
     return reply

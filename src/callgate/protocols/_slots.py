@@ -55,13 +55,34 @@ def _narrow_object(whole: Mapping[str, Any], original: Schema, asked: Asked) -> 
     return {"type": "object", "properties": made, "required": list(made), "additionalProperties": False}
 
 
-def ungrounded(arguments: Mapping[str, Any], text: str) -> list[str]:
-    """The names of arguments whose value does not stand in the request."""
-    known = {v for n in ground.numbers(text) for v in n.values}
+def ungrounded(tool: ToolSpec, arguments: Mapping[str, Any], text: str) -> list[str]:
+    """The names of arguments with a number or a text that does not stand in what was said. What the schema itself
+    offers (the members of an enum, a default) needs no such ground."""
+    numbers = {v for n in ground.numbers(text) for v in n.values}
+    lowered = text.lower()
+    properties = tool.parameters.get("properties") or {}
+
+    def stands(value: Any) -> bool:
+        match value:
+            case bool() | None:
+                return True
+            case str():
+                return value.strip().lower() in lowered
+            case int() | float():
+                return value in numbers
+            case list():
+                return all(map(stands, value))
+            case dict():
+                return all(map(stands, value.values()))
+            case _:
+                return True
+
     out = []
     for name, value in arguments.items():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if (number and value not in known) or (isinstance(value, str) and value.lower() not in text.lower()):
+        about = properties.get(name)
+        about = about if isinstance(about, Mapping) else {}
+        offered = "enum" in about or "const" in about or ("default" in about and about["default"] == value)
+        if not offered and not stands(value):
             out.append(name)
     return out
 

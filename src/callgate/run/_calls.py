@@ -75,6 +75,7 @@ class Calls:
         self._advisors = [cast("Advisor", rule) for rule in config.rules if hasattr(rule, "advice")]
         self._own_pages = any(spec.name == READ_RESULT.name for spec in config.tools)
         self.checker = Checker(tuple(s for s in config.tools if not s.hidden), config.max_result, config.compile)
+        self.checker.said = self._said
         self.finished: list[CallRecord] = []
         """In the order in which they ended."""
         self._ordered: list[CallRecord] = []
@@ -171,6 +172,9 @@ class Calls:
         for item in self._batch.of("ready"):
             self._weigh(item)
         return self._proceed()
+
+    def _said(self) -> str:
+        return "\n".join(m.text for m in self._run.history.messages if m.role in ("user", "tool"))
 
     def _check(self, call: ToolCall | BadCall) -> Checked:
         made = self._run.asking.id_of(call.index, call.id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from callgate.masking import is_masked
-from callgate.protocols import language_of, reason
+from callgate.protocols import language_of, reason, ungrounded
 from callgate.results import to_json
 from callgate.schema import CompiledSchema, Mended, mend
 from callgate.tools import resolve_name
@@ -49,6 +49,8 @@ class Checker:
         self._compiled: dict[str, CompiledSchema] = {}
         self._limit = limit
         self.say: Callable[..., str] = reason
+        self.said: Callable[[], str] = str
+        """What users and tools have said so far, for tools whose arguments must be grounded in it."""
 
     def speak(self, prompt: str) -> None:
         """From now on reasons are given in the language of this text."""
@@ -107,6 +109,9 @@ class Checker:
         if spec.effect == "write" and made.flags:  # A4, A6, A7: a flagged write never runs
             kind = "repaired" if made.flags <= {"repaired"} else "alone"
             return Checked(made, spec, self._result(made, self.say(kind, name=spec.name)), shown)
+        if spec.grounded and (missing := ungrounded(spec, made.arguments, self.said())):
+            why = f"{', '.join(missing)}: not in what was said; ask the user for it, do not make it up"
+            return Checked(made, spec, self._refuse(made, why), shown)
         notes = (*mended.notes, *(f"{at}: converted" for at in mended.coerced))
         return Checked(made, spec, None, shown, notes)
 
