@@ -1,6 +1,6 @@
 """The laws of the reader over generated messages, for every dialect.
 
-`CALLGATE_FUZZ=2000` makes each of these tests try that many examples (CI runs them for a minute).
+`CALLGATE_FUZZ=2000` makes each of these tests try that many new examples; `scripts/check fuzz` does so for a minute.
 """
 
 from __future__ import annotations
