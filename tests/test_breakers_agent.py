@@ -12,7 +12,7 @@ import pytest
 
 from callgate import Agent, Replay, tool
 from callgate.errors import ConfigError
-from callgate.types import Ask
+from callgate.types import Ask, ModelInfo
 from run_checks import call, calls
 
 pytestmark = pytest.mark.anyio
@@ -195,3 +195,13 @@ async def test_a_stream_that_is_left_before_the_run_began_has_a_result_too() -> 
 def test_a_call_without_a_name_is_asked_for_again(name: Any) -> None:
     result = Agent(Replay([calls({"name": name, "arguments": {}}), "ok"])).run_sync("go")
     assert (result.reason, result.text, result.requests) == ("answered", "ok", 2)
+
+
+async def test_a_server_that_never_tells_of_its_model_does_not_hold_a_run_for_ever() -> None:
+    class Silent(Replay):
+        async def info(self) -> ModelInfo:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    result = await asyncio.wait_for(Agent(Silent(["fine"]), run_timeout=0.1).run("go"), 5)
+    assert result.text == "fine"

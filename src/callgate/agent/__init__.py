@@ -316,7 +316,8 @@ class Agent:
     async def _info(self) -> ModelInfo:
         """What the provider tells of the model. If it fails now, the request that follows will say so."""
         try:
-            return await self.provider.info()
+            async with asyncio.timeout(self._run_timeout):
+                return await self.provider.info()
         except Exception:
             return ModelInfo(self.provider.model, self.provider.name)
 
