@@ -121,6 +121,17 @@ async def test_an_append_is_all_or_nothing(open_store: Opener) -> None:
     assert (await ledger.verify()).problems == ()
 
 
+async def test_what_becomes_of_a_value_after_it_was_appended_changes_nothing(open_store: Opener) -> None:
+    ledger = open_store()
+    value: dict[str, Any] = {"items": [1, {"deep": "old"}], "password": "hunter22"}
+    await ledger.append("r", [started(), Entry("turn", value)])
+    value["items"][1]["deep"] = "new"
+    value["items"].append(2)
+    (_, entry) = await ledger.read("r")
+    assert entry.data == {"items": [1, {"deep": "old"}], "password": "[masked]"}
+    assert (await ledger.verify()).problems == ()
+
+
 async def test_one_refused_append_costs_the_others_nothing(open_store: Opener) -> None:
     ledger = open_store()
     await ledger.append("r0", [started(), intent("r0", PAY, "u")])

@@ -7,9 +7,9 @@ Theory of operation. A run is a list of entries, numbered from 1 without gaps an
 write starts, its `call_intent` is appended durably; after it ended, its `call_result`. An intent without a result is a
 write of unknown outcome. (2) Whoever carries out a run holds its lease and appends under the lease's fence; a lease
 passes to another owner only when it ran out or its holder is certainly dead, and then the old fence is refused for
-ever. So of several that resume one run exactly one wins. (3) Secrets are masked before anything is stored. (4) Time
-never runs backwards within a run, whatever the clock does. (5) What goes wrong is a `LedgerError` that says what
-to do, and the call that could not be recorded is not run.
+ever. So of several that resume one run exactly one wins. (3) Secrets are masked before anything is stored, in memory
+before anything is read. (4) Time never runs backwards within a run, whatever the clock does. (5) What goes wrong is a
+`LedgerError` that says what to do, and the call that could not be recorded is not run.
 
 To add a store: one file here with a class `Store` that keeps the promises of `Ledger`; `open("name:rest")` finds it by
 its file's name and makes it with `Store(rest, masking=…)`. tests/test_ledger.py then holds it to every law.

@@ -153,16 +153,21 @@ class Line:
     """The JSON of `data`; ASCII only, so that every store can hold it."""
 
 
-def to_line(entry: Entry, masking: Masking) -> Line:
-    """The entry checked, masked and as JSON. Raises LedgerError for what no ledger could hold."""
+def check(entry: Entry) -> None:
+    """Raises LedgerError for an entry that is none."""
     needed = KINDS.get(entry.kind)
     if needed is None:
         raise LedgerError(f"entry kind {entry.kind!r}: unknown; known are {', '.join(KINDS)}")
-    missing = [name for name in needed if name not in entry.data]
-    if missing:
-        raise LedgerError(f"entry {entry.kind}: the field {missing[0]!r} is missing")
+    for name in needed:
+        if name not in entry.data:
+            raise LedgerError(f"entry {entry.kind}: the field {name!r} is missing")
     if entry.version != VERSION:
         raise LedgerError(f"entry {entry.kind}: version {entry.version} cannot be written, only {VERSION}")
+
+
+def to_line(entry: Entry, masking: Masking) -> Line:
+    """The entry checked, masked and as JSON. Raises LedgerError for what no ledger could hold."""
+    check(entry)
     data, text = _masked_json(entry.data, masking)
     if len(text) > MAX_ENTRY:
         data = _cut(entry, data, len(text))

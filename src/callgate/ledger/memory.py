@@ -1,20 +1,40 @@
 """The ledger in memory: every promise but survival. What a library call uses that names no ledger, and tests.
 
 One law: it answers every question as the stores on disk do.
+
+Most runs are never asked about. So an entry is kept as a snapshot of its values, which is quickly made; masked, as JSON
+and with its digest it is written only when somebody asks about its run.
 """
 
 from __future__ import annotations
 
+import marshal
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from callgate.errors import LedgerError, RunBusy
 from callgate.ledger import _owners
-from callgate.ledger._entries import Lease, Line, Pruned, Report, RunInfo, Write, digest, from_text, to_line
+from callgate.ledger._entries import (
+    Lease,
+    Line,
+    Pruned,
+    Report,
+    RunInfo,
+    Write,
+    check,
+    digest,
+    from_text,
+    load_result,
+    to_line,
+)
 from callgate.ledger._folding import Fold, Row, answering, check_run, is_prunable, pick_prunable
 from callgate.masking import Masking
 from callgate.types import Entry, ToolResult
+
+AT_ONCE = 1_000_000
+"""Bytes of a snapshot that may be looked into later; whether a larger one is too large shows at once."""
 
 
 @dataclass(slots=True)
@@ -26,6 +46,15 @@ class _Kept:
     rows: list[Row] = field(default_factory=list)
     """Only text and numbers: the garbage collector has nothing to go through."""
     fold: Fold = field(default_factory=Fold)
+    """The summary of `rows`."""
+    fresh: list[tuple[str, float, bytes | Line]] = field(default_factory=list)
+    """(kind, at, snapshot) of the entries that come after `rows`."""
+    last: float = 0.0
+    """When the last entry came."""
+    started: set[str] = field(default_factory=set)
+    """The calls that are writes and were journalled."""
+    ended: set[str] = field(default_factory=set)
+    """The calls with a result."""
     owner: str | None = None
     fence: int = 0
     until: float = 0.0
@@ -56,23 +85,20 @@ class Store:
         """See `Ledger.append`."""
         if self._closed:
             raise LedgerError("the ledger is closed")
-        lines = [to_line(entry, self._masking) for entry in entries]
+        snapshots = [self._snapshot(entry) for entry in entries]
         kept = self._kept(run_id)
         if fence is not None and fence != kept.fence:
             raise RunBusy(f"run {run_id}: taken over by {_owners.describe(kept.owner or 'another owner')}")
-        _refuse_twice(kept.fold, lines)
+        kept.started, kept.ended = _once(kept, entries)
         out = []
-        for line in lines:
-            seq = len(kept.rows) + 1
-            at = max(self._clock(), kept.rows[-1][1] if kept.rows else 0.0)
-            before = kept.rows[-1][-1] if kept.rows else ""
-            made = digest(before, run_id=run_id, seq=seq, at=at, line=(line.kind, line.version, line.text))
-            kept.rows.append((seq, at, line.kind, line.version, line.text, made))
-            kept.fold.add(run_id, line, at)
-            if line.kind == "call_intent":
-                where = (str(line.data["tool"]), str(line.data["arguments_hash"]))
-                self._writes.setdefault(where, []).append((run_id, str(line.data["call_id"])))
-            out.append(Entry(line.kind, line.data, seq=seq, at=at, version=line.version))
+        for entry, snapshot in zip(entries, snapshots, strict=True):
+            kept.last = at = max(self._clock(), kept.last)
+            kept.fresh.append((entry.kind, at, snapshot))
+            if entry.kind == "call_intent":
+                where = (str(entry.data["tool"]), str(entry.data["arguments_hash"]))
+                self._writes.setdefault(where, []).append((run_id, str(entry.data["call_id"])))
+            seq = len(kept.rows) + len(kept.fresh)
+            out.append(Entry(entry.kind, entry.data, seq=seq, at=at, version=entry.version))
         return out
 
     def _kept(self, run_id: str) -> _Kept:
@@ -81,15 +107,46 @@ class Store:
             self._runs[run_id] = _Kept(RunInfo(run_id, now, now))
         return self._runs[run_id]
 
+    def _snapshot(self, entry: Entry) -> bytes | Line:
+        """The entry as it is now, whatever becomes of its values. Raises LedgerError for what no ledger could hold."""
+        check(entry)
+        if entry.kind in ("call_result", "call_settled"):
+            load_result(entry.data)
+        data: Any = entry.data
+        try:
+            snapshot = marshal.dumps(data, 2)  # version 2: what stands there twice is there twice
+        except ValueError:  # more than plain values
+            return to_line(entry, self._masking)
+        return snapshot if len(snapshot) < AT_ONCE else to_line(entry, self._masking)
+
+    def _line(self, kind: str, snapshot: bytes | Line) -> Line:
+        if isinstance(snapshot, Line):
+            return snapshot
+        return to_line(Entry(kind, marshal.loads(snapshot)), self._masking)  # noqa: S302 - our own bytes
+
+    def _asked(self, run_id: str) -> _Kept | None:
+        """The run, with every entry written."""
+        kept = self._runs.get(run_id)
+        if kept is None or not kept.fresh:
+            return kept
+        lines = [(self._line(kind, snapshot), at) for kind, at, snapshot in kept.fresh]
+        kept.fresh = []
+        for line, at in lines:
+            seq, before = len(kept.rows) + 1, kept.rows[-1][-1] if kept.rows else ""
+            made = digest(before, run_id=run_id, seq=seq, at=at, line=(line.kind, line.version, line.text))
+            kept.rows.append((seq, at, line.kind, line.version, line.text, made))
+            kept.fold.add(run_id, line, at)
+        return kept
+
     async def read(self, run_id: str, *, after: int = 0) -> list[Entry]:
         """See `Ledger.read`."""
-        kept = self._runs.get(run_id)
+        kept = self._asked(run_id)
         rows = kept.rows[max(after, 0) :] if kept else []
         return [from_text(kind, version, text, seq=seq, at=at) for seq, at, kind, version, text, _ in rows]
 
     async def run(self, run_id: str) -> RunInfo | None:
         """See `Ledger.run`."""
-        kept = self._runs.get(run_id)
+        kept = self._asked(run_id)
         if kept is None or not kept.rows:
             return None
         return replace(kept.info, owner=kept.owner if self._is_held(kept) else None)
@@ -114,19 +171,19 @@ class Store:
         """See `Ledger.find_write`."""
         found = []
         for other_run, call_id in self._writes.get((tool, arguments_hash), ()):
-            kept = self._runs.get(other_run)
+            kept = self._asked(other_run)
             if kept is not None:
                 found.append((kept.fold.writes[call_id], self._is_held(kept)))
         return answering(found, run_id=run_id, principal=principal, key=key)
 
     async def write(self, run_id: str, call_id: str) -> Write | None:
         """See `Ledger.write`."""
-        kept = self._runs.get(run_id)
+        kept = self._asked(run_id)
         return kept.fold.writes.get(call_id) if kept else None
 
     async def result(self, run_id: str, call_id: str) -> ToolResult | None:
         """See `Ledger.result`."""
-        kept = self._runs.get(run_id)
+        kept = self._asked(run_id)
         return kept.fold.results.get(call_id) if kept else None
 
     # --- leases ---------------------------------------------------------------------------------------------------
@@ -171,12 +228,13 @@ class Store:
         self, *, older_than: float | None = None, max_size: int | None = None, keep_unknown: bool = True
     ) -> Pruned:
         """See `Ledger.prune`."""
+        all_runs = [kept for run_id in self._runs if (kept := self._asked(run_id)) is not None]
         candidates = [
             kept.info
-            for kept in self._runs.values()
+            for kept in all_runs
             if not self._is_held(kept) and is_prunable(kept.info, kept.fold.unknown, keep_unknown)
         ]
-        total = sum(kept.info.size for kept in self._runs.values())
+        total = sum(kept.info.size for kept in all_runs)
         cutoff = None if older_than is None else self._clock() - older_than
         gone = pick_prunable(candidates, total=total, cutoff=cutoff, max_size=max_size)
         for info in gone:
@@ -188,8 +246,9 @@ class Store:
     async def verify(self, run_id: str | None = None) -> Report:
         """See `Ledger.verify`."""
         report = Report()
-        for name, kept in self._runs.items():
-            if run_id in (None, name):
+        for name in self._runs:
+            kept = self._asked(name)
+            if kept is not None and run_id in (None, name):
                 report = check_run(name, kept.rows, report, is_held=self._is_held(kept))
         return report
 
@@ -207,18 +266,22 @@ class Store:
         self._closed = True
 
 
-def _refuse_twice(fold: Fold, lines: Sequence[Line]) -> None:
-    """What the tables of the other stores refuse by their keys."""
-    started, ended = set(fold.writes), set(fold.results)
-    for line in lines:
-        call_id = str(line.data.get("call_id"))
-        if line.kind == "call_intent":
+def _once(kept: _Kept, entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
+    """The writes started and the calls ended with these entries; refused is what the tables of the other stores refuse
+    by their keys."""
+    started, ended = kept.started, kept.ended
+    for entry in entries:
+        if entry.kind not in ("call_intent", "call_result", "call_settled"):
+            continue
+        call_id = str(entry.data["call_id"])
+        if entry.kind == "call_intent":
             if call_id in started:
                 raise LedgerError(f"call {call_id}: this write was started before; it is not started again")
-            started.add(call_id)
-        elif line.kind == "call_result":
+            started = started | {call_id}
+        elif entry.kind == "call_result":
             if call_id in ended:
                 raise LedgerError(f"call {call_id}: this call has a result already")
-            ended.add(call_id)
-        elif line.kind == "call_settled" and call_id not in started:
+            ended = ended | {call_id}
+        elif call_id not in started:
             raise LedgerError(f"call {call_id}: no write was started for it, so there is nothing to settle")
+    return started, ended
