@@ -98,6 +98,18 @@ def test_without_a_dialect_it_is_seen_in_the_text(run: Run, tmp_path: Path) -> N
     assert [call["name"] for call in reply["calls"]] == ["get_weather"]
 
 
+@pytest.mark.parametrize("name", ["", ":get_weather"])
+def test_the_tools_may_be_those_of_a_python_file(run: Run, tmp_path: Path, name: str) -> None:
+    """The same file as for `callgate ask`."""
+    code = "from callgate import tool\n\n@tool\ndef get_weather(city: str) -> str:\n    return city\n"
+    (tmp_path / "mine.py").write_text(code, "utf-8")
+    raw = b'{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    assert run.reply(stdin=raw)["calls"] == []
+    assert run.reply("--tools", f"{tmp_path / 'mine.py'}{name}", stdin=raw)["calls"][0]["arguments"] == {
+        "city": "Paris"
+    }
+
+
 def test_the_dialect_of_a_model_by_name_or_template(run: Run, tmp_path: Path) -> None:
     """`--model` and `--template` choose it."""
     raw = b"<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"
@@ -152,7 +164,8 @@ def test_empty_input_is_an_empty_reply(run: Run) -> None:
         (["--dialect", "hermes", "/"], b"", "/: Is a directory"),
         (["--dialect", "hermes"], b"ab\xff\xfe", "stdin: not UTF-8 text (byte 2)"),
         (["--dialect", "hermes"], "ab气".encode()[:-1], "stdin: not UTF-8 text (byte 2)"),
-        (["--tools", "/no/tools.json"], b"", "--tools: /no/tools.json: No such file or directory"),
+        (["--tools", "/no/tools.json"], b"", "callgate: --tools: /no/tools.json: No such file or directory"),
+        (["--tools", "/no/tools.py"], b"", "--tools /no/tools.py: no such file"),
         (["--template", "/no/template"], b"", "--template: /no/template: No such file or directory"),
     ],
 )

@@ -1,10 +1,12 @@
-"""Tools from a user's file: `FILE.py`, or `FILE.py:name` for one function, tool, toolbox or list in it.
+"""Tools from a user's file: `FILE.py`, or `FILE.py:name` for one function, tool, toolbox or list in it; where they are
+only to be described, also a JSON list of them.
 
 One law: what is wrong with the file is one line that names the file and says what to do.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from importlib.util import module_from_spec, spec_from_file_location
@@ -14,6 +16,7 @@ from typing import Any
 
 from callgate.errors import CallgateError, ConfigError, ToolError
 from callgate.tools import Tool, Toolbox, as_toolbox
+from callgate.types import ToolSpec
 
 
 def load(places: Iterable[str]) -> Toolbox:
@@ -22,6 +25,33 @@ def load(places: Iterable[str]) -> Toolbox:
     for place in places:
         tools.extend(_demo() if place == "demo" else _from(place))
     return as_toolbox(tools)
+
+
+def described(place: str) -> tuple[ToolSpec, ...]:
+    """What models are told of the tools of a Python file, or of a JSON file: a list, {"tools": […]} or one tool."""
+    from callgate.reply import tool_specs
+
+    if place == "demo" or _split(place)[0].suffix == ".py":
+        return load([place]).specs
+    text = read_text(place, "--tools")
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--tools: {place}: not JSON: {error}") from error
+    tools = data.get("tools", [data]) if isinstance(data, dict) else data
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ConfigError(f'--tools: {place}: expected a list of tools, or {{"tools": […]}}')
+    return tool_specs(tools)
+
+
+def read_text(path: str, option: str) -> str:
+    """The text of the file that this option names."""
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option}: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option}: {path}: not UTF-8 text (byte {error.start})") from error
 
 
 def _demo() -> tuple[Tool, ...]:

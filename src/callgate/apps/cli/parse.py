@@ -6,12 +6,10 @@ One law: what is printed does not depend on how the input arrives, and a line th
 from __future__ import annotations
 
 import codecs
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -29,7 +27,7 @@ BLOCK = 1 << 16
 @click.argument("file", default="-")
 @click.option("--dialect", metavar="NAME|auto", help="How calls are written. Default: auto; with --wire, none.")
 @click.option("--wire", type=click.Choice(["openai", "ollama"]), help="The input is the body of this API's answer.")
-@click.option("--tools", metavar="FILE", help="The tools the model was given, as a JSON list.")
+@click.option("--tools", metavar="FILE", help="The tools the model was given: a JSON list, or FILE.py[:NAME].")
 @click.option("--model", metavar="NAME", help="Choose the dialect by the model's name.")
 @click.option("--template", metavar="FILE", help="Choose the dialect by the text of the model's chat template.")
 @click.option("--prompt-tail", metavar="TEXT", default="", help="The end of the prompt, such as '<think>\\n'.")
@@ -53,6 +51,7 @@ def command(
     callgate parse --dialect hermes answer.txt
     callgate parse --wire ollama --dialect auto --events recording.ndjson
     """
+    from callgate.apps.toolfile import described
     from callgate.reply import Reader
 
     if dialect is None and (wire is None or model or template):
@@ -60,7 +59,7 @@ def command(
     if dialect == "auto" and (model or template):
         dialect = _detected(model, template)
     reader = Reader(
-        dialect, wire=wire, tools=_tools(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
+        dialect, wire=wire, tools=described(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
     )
     for piece in _pieces(file, binary=wire is not None, size=chunks):
         print_events(reader.feed(piece), events)
@@ -70,30 +69,11 @@ def command(
 
 
 def _detected(model: str | None, template: str | None) -> str:
+    from callgate.apps.toolfile import read_text
     from callgate.dialects import detect
 
-    text = _read_text(template, "--template") if template else None
+    text = read_text(template, "--template") if template else None
     return detect(chat_template=text, model_name=model) or "auto"
-
-
-def _tools(path: str) -> list[Any]:
-    try:
-        data = json.loads(_read_text(path, "--tools"))
-    except ValueError as error:
-        raise ConfigError(f"--tools: {path}: not JSON: {error}") from error
-    tools = data.get("tools", [data]) if isinstance(data, dict) else data
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ConfigError(f'--tools: {path}: expected a list of tools, or {{"tools": […]}}')
-    return tools
-
-
-def _read_text(path: str, option: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(f"{option}: {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{option}: {path}: not UTF-8 text (byte {error.start})") from error
 
 
 def _pieces(file: str, *, binary: bool, size: int | None) -> Iterator[str | bytes]:

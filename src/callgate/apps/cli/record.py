@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +19,7 @@ from callgate.errors import ConfigError
 @click.argument("model")
 @click.argument("prompt")
 @click.option("-o", "--output", required=True, metavar="FILE", type=click.Path(dir_okay=False), help="The recording.")
-@click.option("--tools", metavar="FILE", help="The tools to offer, as a JSON list.")
+@click.option("--tools", metavar="FILE", help="The tools to offer: a JSON list, or FILE.py[:NAME].")
 @click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Sampling: --option temperature=0.")
 @click.option("--key", help="The server's key; else its environment variable.")
 @click.option("--whole", is_flag=True, help="Ask for an answer that is not streamed.")
@@ -32,12 +31,12 @@ def command(
     \b
     callgate record ollama:qwen3 "What is the weather in Paris?" --tools tools.json -o weather.jsonl
     """
-    from callgate.reply import tool_specs
+    from callgate.apps.toolfile import described
     from callgate.types import Message, Request
 
     request = Request(
         (Message("user", prompt),),
-        tools=tool_specs(_tools(tools)) if tools else (),
+        tools=described(tools) if tools else (),
         options=dict(_option(text) for text in options),
         stream=not whole,
     )
@@ -53,14 +52,6 @@ def _option(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def _tools(path: str) -> list[Any]:
-    try:
-        data = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--tools: {path}: {error}") from error
-    return data if isinstance(data, list) else [data]
 
 
 async def _record(model: str, options: dict[str, Any], request: Any, output: str) -> str:
