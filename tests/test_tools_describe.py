@@ -8,10 +8,11 @@ import decimal
 import enum
 import functools
 import json
+import typing
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Required, Union
 
 import pydantic
 import pytest
@@ -407,3 +408,27 @@ def test_optional_parameters_become_nullable_and_their_nulls_are_dropped() -> No
     full = {"a": 1, "b": None, "c": None, "d": None, "e": None}
     assert compile_schema(strict).valid(full)
     assert mend(full, f.compiled).value == {"a": 1}
+
+
+class Line(typing.TypedDict):
+    item: str
+    count: NotRequired[int]
+
+
+class Parcel(typing.TypedDict, total=False):
+    lines: Required[list[Line]]
+    note: Annotated[str | None, pydantic.Field(description="what to say")]
+
+
+def test_the_typed_dicts_of_the_standard_library_are_described_on_every_python() -> None:
+    def send(order: Parcel, by: dict[str, Line] | None = None) -> object:
+        """Sends."""
+        return order, by
+
+    made = Tool.from_function(send)
+    given = {"order": {"lines": [{"item": "egg"}]}, "by": {"x": {"item": "a", "count": 2}}}
+    assert made.prepare(given)() == (given["order"], given["by"])
+    assert mend(given, made.compiled).ok
+    assert mend({"order": {"lines": [{"count": 1}]}}, made.compiled).errors == [("/order/lines/0/item", "missing")]
+    assert mend({"order": {}}, made.compiled).errors == [("/order/lines", "missing")]
+    assert "what to say" in json.dumps(made.spec.parameters)

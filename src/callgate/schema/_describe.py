@@ -10,11 +10,25 @@ import enum
 import functools
 import inspect
 import json
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from callgate.errors import ToolError
 from callgate.schema._explain import is_secret, pointer, show
@@ -184,9 +198,37 @@ def _adapter(parameter: inspect.Parameter, label: str) -> Any:
     if _is_field(parameter.default):
         annotation = Annotated[annotation, parameter.default]
     try:
-        return pydantic.TypeAdapter(annotation)
+        return pydantic.TypeAdapter(annotation if sys.version_info >= (3, 12) else _modern(annotation))
     except Exception as error:  # pydantic's, or anything a foreign class raises while it is looked at
         raise ToolError(f"tool {label}: parameter {parameter.name!r}: {_reason(error)}") from error
+
+
+def _modern(annotation: Any, seen: frozenset[Any] = frozenset()) -> Any:
+    """The annotation with each `typing.TypedDict` as one of `typing_extensions`, all that pydantic takes on 3.11."""
+    if is_typeddict(annotation) and annotation not in seen and type(annotation).__module__ == "typing":
+        return _modern_dict(annotation, seen | {annotation})
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if not arguments or origin is Literal:
+        return annotation
+    if origin is Annotated:
+        return Annotated[(_modern(arguments[0], seen), *annotation.__metadata__)]
+    new = tuple(_modern(argument, seen) for argument in arguments)
+    if new == arguments:
+        return annotation
+    if isinstance(annotation, UnionType):
+        return functools.reduce(operator.or_, new)
+    return annotation.copy_with(new) if hasattr(annotation, "copy_with") else origin[new]
+
+
+def _modern_dict(made: Any, seen: frozenset[Any]) -> Any:
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(made, include_extras=True).items():
+        needed = name in made.__required_keys__
+        if get_origin(hint) in (Required, NotRequired):
+            needed, hint = get_origin(hint) is Required, get_args(hint)[0]  # noqa: PLW2901 - the mark is taken off
+        fields[name] = _modern(hint, seen) if needed else NotRequired[_modern(hint, seen)]
+    create: Any = import_module("typing_extensions").TypedDict
+    return create(made.__name__, fields)
 
 
 def _is_field(default: Any) -> bool:
