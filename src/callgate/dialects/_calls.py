@@ -12,7 +12,7 @@ from typing import Final
 
 from callgate.dialects._ends import after_call, closers_of, resync
 from callgate.dialects._items import items
-from callgate.dialects._json import fence, fence_end, json_value
+from callgate.dialects._json import arguments, begins_arguments, fence, fence_end
 from callgate.dialects._marks import Marks
 from callgate.dialects._nested import nested_params
 from callgate.dialects._params import attributes, params, starts_params
@@ -23,6 +23,7 @@ from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, JsonArgs, JsonItems, Literals, Params, Raw
 from callgate.dialects._take import BLANK, WORD, Broken, Cut, Parse, accept, char, known, look, peek, spaces, until
 
+_IN_ATTRIBUTES: Final = ("attributes", "double")
 _NAME: Final = re.compile(r"[\w.\-:/@$#]+\Z")
 
 
@@ -46,7 +47,7 @@ def _unsectioned(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
     flags: set[str] = set()
     if calls.section and calls.section_needed:
         flags.add("recovered")
-    if not isinstance(calls.payload, Raw) and calls.name != "attributes":
+    if not isinstance(calls.payload, Raw) and calls.name not in _IN_ATTRIBUTES:
         yield from _repeated(r, r.marks(calls.open), flags)
     if not calls.header or (calls.or_items and (yield from peek(r)) in ("{", "[")):
         return (yield from items(r, calls if not calls.header else _as_items(calls), hold, flags))
@@ -192,7 +193,7 @@ def _header(r: Reading, calls: Calls) -> Parse[dict[str, str]]:
     while field:
         ends = calls.header[field]
         markers = r.marks(tuple(end.removeprefix("&") for end in ends))
-        if calls.name == "attributes":
+        if calls.name in _IN_ATTRIBUTES:
             found = yield from attributes(r, markers)
             fields |= {"name": found.get("name", found.get("tool", ""))}
         else:
@@ -236,7 +237,9 @@ def _check_start(r: Reading, calls: Calls, fields: dict[str, str]) -> Parse[None
         here = yield from peek(r)
         if here == "":
             raise Cut
-        if here != "{" and not (calls.fence and here == "`") and (yield from look(r, r.marks(calls.close))) < 0:
+        if calls.fence and here == "`":
+            return
+        if not (yield from begins_arguments(r)) and (yield from look(r, r.marks(calls.close))) < 0:
             raise Cut if r.over and r.pos >= len(r.buf) else Broken
     elif isinstance(payload, Params) and not fields["end"].endswith("/>"):
         yield from starts_params(r, calls)
@@ -265,8 +268,8 @@ def _json_arguments(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
     """One object, perhaps in a fence; or plain text where the dialect has that."""
     fenced = (yield from fence(r)) if calls.fence else False
     here = yield from peek(r)
-    if here == "{":
-        yield from json_value(r, r.fragment, sleep=True)
+    if here == "{" or (here in ('"', "n") and payload.text_key is None):
+        yield from arguments(r, r.fragment, sleep=True)
     elif here != "" and payload.text_key is not None and not fenced:
         labels = tuple(text for region in r.dialect.regions for text in region.open)
         if (yield from look(r, r.marks(labels))) >= 0:  # nothing on the line
@@ -275,6 +278,9 @@ def _json_arguments(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
             yield from plain_text(r, calls, payload)
     elif not fenced and (yield from look(r, r.marks(calls.close))) >= 0:
         r.fragment("{}")  # policy S: no arguments at all
+    elif fenced and (yield from fence_end(r)):
+        r.fragment("{}")
+        return
     else:
         raise Cut if r.over and r.pos >= len(r.buf) else Broken
     if fenced:

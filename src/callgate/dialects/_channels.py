@@ -11,7 +11,8 @@ from typing import Final
 
 from callgate.dialects._calls import read_payload
 from callgate.dialects._ends import resync
-from callgate.dialects._plain import code_tool
+from callgate.dialects._json import begins_arguments
+from callgate.dialects._plain import CODE_TOOLS, code_tool
 from callgate.dialects._plan import CLOSE, END, Rule, State
 from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, Channels, JsonArgs, Raw
@@ -136,8 +137,7 @@ def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Pars
         r.state = r.plan.text
         return
     if name != "python" or (yield from peek(r)) == "{":
-        here = yield from peek(r)
-        if here not in ("{", ""):
+        if (yield from peek(r)) != "" and not (yield from begins_arguments(r)):
             raise Broken
     else:
         name = code_tool(r)
@@ -172,7 +172,11 @@ def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
             channels = r.dialect.channels or channels
             if channels.marked:
                 return
-    spec = Calls(channels.payload, close=channels.end, open=channels.start, closed_by_end=True)
+    payload = channels.payload
+    if name in CODE_TOOLS and isinstance(payload, JsonArgs) and not (yield from _object_or_nothing(r, channels)):
+        payload = Raw()
+        name = name if name in r.known else code_tool(r)
+    spec = Calls(payload, close=channels.end, open=channels.start, closed_by_end=True)
     r.open_call(name.strip() or None)
     try:
         yield from read_payload(r, spec, {})
@@ -189,3 +193,8 @@ def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
         r.settle_call()
         r.say(gap)
     r.settle_call()
+
+
+def _object_or_nothing(r: Reading, channels: Channels) -> Parse[bool]:
+    """Whether the body of a call for the code tool is arguments as for any other tool, and no raw code."""
+    return (yield from peek(r)) in ("{", "") or (yield from look(r, r.marks(channels.end))) >= 0

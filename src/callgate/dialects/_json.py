@@ -22,6 +22,10 @@ WRAPPER: Final = "function"
 
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*+"')
 _PLAIN: Final = re.compile(r'[^"\\]++')
+_NOTHING: Final = 64
+"""Characters that may pass before arguments in a string must show what they are."""
+_HOLDS: Final = re.compile(r'"(?:\s|\\[nrt])*+[{"]')
+_MAY_HOLD: Final = re.compile(r'"(?:\s|\\[nrt])*+\\?\Z')
 _FENCE: Final = marks(("```json", "```JSON", "```"))
 _FENCE_END: Final = marks(("```",))
 
@@ -72,21 +76,42 @@ def short_string(r: Reading) -> Parse[str]:
         yield
 
 
+class _Decoded:
+    """The text of such a string on its way out: nothing, and `null`, are no arguments."""
+
+    __slots__ = ("_held", "_sink")
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._held: str | None = ""
+
+    def text(self, text: str) -> None:
+        if self._held is not None:
+            text = self._held + text
+            if len(text) <= _NOTHING and "null".startswith(text.strip()):
+                self._held = text
+                return
+            self._held = None
+        self._sink(text)
+
+    def end(self) -> None:
+        if self._held is not None:
+            self._sink("{}" if self._held.strip() in ("", "null") else self._held)
+
+
 def decoded(r: Reading, sink: Sink) -> Parse[None]:
     """A JSON string that holds JSON: its text, decoded (policy S)."""
     r.pos += 1
-    empty = True
+    out = _Decoded(sink)
     while True:
         match = _PLAIN.match(r.buf, r.pos)
         if match is not None:
             r.pos = match.end()
-            empty = empty and match.group().isspace()
-            sink(match.group())
+            out.text(match.group())
         if r.pos < len(r.buf):
             if r.buf[r.pos] == '"':
                 r.pos += 1
-                if empty:
-                    sink("{}")
+                out.end()
                 return
             need = _escape_length(r.buf, r.pos)
             if len(r.buf) - r.pos >= need:
@@ -95,8 +120,7 @@ def decoded(r: Reading, sink: Sink) -> Parse[None]:
                 except DECODE_ERRORS:
                     raise Broken from None
                 r.pos += need
-                empty = empty and text.isspace()
-                sink(text)
+                out.text(text)
                 continue
         if r.over:
             raise Cut
@@ -126,11 +150,41 @@ def arguments(r: Reading, sink: Sink, *, sleep: bool) -> Parse[None]:
         yield from decoded(r, sink)
     elif first == "n":
         parts: list[str] = []
-        yield from json_value(r, parts.append)
-        word = "".join(parts)
-        sink("{}" if word == "null" else word)
+        try:
+            yield from json_value(r, parts.append)
+            if "".join(parts) != "null":
+                raise Broken
+        except Broken:
+            sink("".join(parts))
+            raise
+        sink("{}")
     else:
         yield from json_value(r, sink, sleep=sleep)
+
+
+def begins_arguments(r: Reading) -> Parse[bool]:
+    """Whether an object, an object in a string or null stands behind the white space here. Raises Cut."""
+    first = yield from peek(r)
+    while True:
+        text = r.buf[r.pos : r.pos + _NOTHING]
+        if first == "n":
+            if len(text) > 4 or (r.over and text == "null"):
+                return text.startswith("null") and not text[4:5].isalnum()
+            open_ = "null".startswith(text)
+        elif first == '"':
+            if _HOLDS.match(text):
+                return True
+            open_ = len(text) < _NOTHING and _MAY_HOLD.match(text) is not None
+        else:
+            if first == "":
+                raise Cut
+            return first == "{"
+        if not open_:
+            return False
+        if r.over:
+            r.pos = len(r.buf)
+            raise Cut
+        yield
 
 
 def skip(text: str) -> None:

@@ -108,8 +108,11 @@ def plain_text(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
             break
         yield
     text = "".join(parts).strip()
-    if key is not None:
-        r.fragment(f'{{"{quote(key)}":"{quote(unquoted(text))}"}}')
+    inner = unquoted(text)
+    if inner != text and load_object(inner) is not None:  # policy S
+        r.fragment(inner)
+    elif key is not None:
+        r.fragment(f'{{"{quote(key)}":"{quote(inner)}"}}')
     elif text in ("None", "null"):
         r.fragment("{}")
     else:

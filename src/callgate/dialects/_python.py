@@ -40,9 +40,10 @@ def keywords(r: Reading, payload: Literals) -> Parse[None]:
     here = yield from peek(r)
     if here == "{":
         yield from json_value(r, r.fragment, sleep=True)
-        if (yield from peek(r)) != ")":
-            raise Cut if r.over and r.pos >= len(r.buf) else Broken
-        r.pos += 1
+        here = yield from peek(r)
+        if here not in (")", ""):
+            raise Broken
+        r.pos += len(here)
         return
     style = style_of(payload)
     begun = "{"

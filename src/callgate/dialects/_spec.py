@@ -140,7 +140,8 @@ class Calls:
     fence: bool = False
     """The payload may stand in a code fence."""
     name: Literal["plain", "attributes", "kimi", "code", "double"] = "plain"
-    """How the header's name is read: as it is; among attributes; `functions.NAME:N`; the code tool; `x.x` is x."""
+    """How the header's name is read: as it is; among attributes; `functions.NAME:N`; the code tool;
+    among attributes, and `x.x` is x."""
     text_end: str = ""
     """The header's last marker behind which stands plain text for the tool's only string parameter."""
     or_items: bool = False

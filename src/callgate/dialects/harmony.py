@@ -43,7 +43,7 @@ DIALECTS = (
                 open=("<atem:invoke",),
                 close=("</atem:invoke>",),
                 header={"name": {">": "", "/>": ""}},
-                name="attributes",
+                name="double",
             ),
         ),
         channels=Channels(("<|start|>", "<|channel|>"), _BODY, ("<|eom|>", "<|eot|>", "<|end|>"), _TAIL, marked=True),
