@@ -48,7 +48,7 @@ class History:
         for message in messages:
             if message.calls or message.role == "tool":
                 raise ValueError("a call enters a history only together with its result: use turn()")
-        return replace(self, messages=(*self.messages, *messages))
+        return History((*self.messages, *messages), self.notes)
 
     def turn(self, message: Message, results: Sequence[tuple[ToolResult, str]]) -> History:
         """Add an assistant message with its calls, and for each of them a result and the text that the model sees."""
@@ -58,7 +58,7 @@ class History:
             Message("tool", (*_text(said), *r.parts) if r.parts else said, call_id=call.id, name=call.name)
             for call, (r, said) in zip(message.calls, results, strict=True)
         )
-        return replace(self, messages=(*self.messages, message, *answers))
+        return History((*self.messages, message, *answers), self.notes)
 
     def ids(self) -> set[str]:
         """Every call id that is taken."""

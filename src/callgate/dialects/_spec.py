@@ -196,6 +196,9 @@ class Dialect:
     aliases: Texts = ()
     """Other names: of the parser in a server (vLLM, SGLang), of models that the table of names does not know."""
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @staticmethod
     def tagged(start: str, end: str) -> Dialect:
         """A dialect for one's own tags around JSON calls. Raises ValueError for an empty tag."""

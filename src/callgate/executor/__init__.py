@@ -353,7 +353,9 @@ class Batch:
         if self._hooks.after is None:
             return
         try:
-            await self._hooks.after(call, replace(result, call_id=call.id), seconds)
+            if result.call_id != call.id:  # a callback's, or of an earlier call
+                result = replace(result, call_id=call.id)
+            await self._hooks.after(call, result, seconds)
         except Exception:
             LOGGER.exception("the result of %s could not be recorded", call.name)
             self.cancel("the result of an earlier call could not be recorded")

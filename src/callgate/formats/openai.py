@@ -20,6 +20,7 @@ from callgate.wire import DONE, SSE, Record, dump_sse
 __all__ = ["DEFAULT", "END", "Dumper", "Loader", "Quirks", "build", "dump_whole", "frame", "framing"]
 
 framing = SSE
+CHUNK = "chat.completion.chunk"
 END = dump_sse(DONE)
 
 
@@ -71,6 +72,14 @@ class Loader:
             value = self._parse(record.data)
         except ValueError:
             return self._hard(record)
+        if type(value) is dict and value.get("object") == CHUNK and not (record.event or value.get("error")):
+            choices, usage = value.get("choices"), value.get("usage")
+            one = choices[0] if not usage and type(choices) is list and len(choices) == 1 else None
+            if type(one) is dict and one.get("index") == 0 and not one.get("error"):  # as nearly every record
+                self._seen = True
+                out: list[Delta] = []
+                self._main.take(one, out, whole=False)
+                return out
         return self.take(value, record.event)
 
     def _hard(self, record: Record) -> list[Delta]:
@@ -116,7 +125,7 @@ class Loader:
         out: list[Delta] = []
         for choice in choices:
             if isinstance(choice, dict):
-                self._choose(choice, out, whole=value.get("object") != "chat.completion.chunk")
+                self._choose(choice, out, whole=value.get("object") != CHUNK)
         return out
 
     def _choose(self, choice: dict[str, Any], out: list[Delta], *, whole: bool) -> None:

@@ -402,9 +402,12 @@ def _sum(start: float, seconds: float | None) -> float | None:
     return None if seconds is None else start + seconds
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 def _dump(body: Any) -> bytes:
     try:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+        return _encode(body).encode("utf-8")
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the request cannot be written as JSON: {error}") from error
 

@@ -104,6 +104,8 @@ class Served:
         """Servers quote keys back, also inside a stream."""
         last = deltas[-1]
         assert isinstance(last, Finish)
+        if last.error is None and not last.problems:
+            return deltas
         error = None if last.error is None else self.mouth.hide(last.error)
         deltas[-1] = replace(last, error=error, problems=tuple(self.mouth.hide(p) for p in last.problems))
         return deltas

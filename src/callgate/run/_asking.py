@@ -6,7 +6,6 @@ failure, the ladder of protocols for many, the limits of requests, tokens and ti
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from callgate import protocols
@@ -196,7 +195,7 @@ class Asking:
         """The delta under the id that its call will have."""
         if delta.name is None and delta.id is None:
             return delta
-        return replace(delta, id=self.id_of(delta.index, delta.id))
+        return CallDelta(delta.index, self.id_of(delta.index, delta.id), delta.name, delta.arguments)
 
     def id_of(self, index: int, given: str | None) -> str:
         """The call's id for good: its own if that is free, else `call_<turn>_<n>`."""

@@ -103,7 +103,7 @@ class Checker:
     def _mended(self, mended: Mended, made: ToolCall, spec: ToolSpec, shown: ToolCall | BadCall | None) -> Checked:
         if not mended.ok:
             return Checked(made, spec, self._result(made, mended.explain()), shown, tuple(mended.notes))
-        made = replace(made, arguments=own(mended.value))
+        made = ToolCall(made.id, made.name, own(mended.value), made.index, made.flags, made.extra)
         if mended.repaired:
             made = replace(made, flags=made.flags | {"repaired"})
         if spec.effect == "write" and made.flags:  # A4, A6, A7: a flagged write never runs

@@ -9,7 +9,6 @@ and `run_finished` with "waiting". All other entries tell people what followed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from callgate.errors import LedgerError
@@ -147,7 +146,8 @@ def _seal(out: list[Any], parts: list[str]) -> None:
     if len(parts) > 1:
         whole = "".join(parts)
         last: Any = out[-1]
-        out[-1] = replace(last, arguments=whole) if isinstance(last, CallDelta) else replace(last, text=whole)
+        call = isinstance(last, CallDelta)
+        out[-1] = CallDelta(last.index, last.id, last.name, whole) if call else type(last)(whole)
 
 
 def dump_failed(failed: Failed, number: int) -> dict[str, Any]:
