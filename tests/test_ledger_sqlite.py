@@ -77,7 +77,7 @@ async def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/dev/null/runs.db", "/proc/no-such/runs.db", "."])
 async def test_a_path_that_cannot_be_is_an_error_of_ours(path: str) -> None:
-    with pytest.raises(LedgerError):
+    with pytest.raises(LedgerError, match=r"check the path|choose another|is a folder"):
         await ledgers.open(f"sqlite:{path}").append("r", turns(1))
 
 

@@ -150,6 +150,15 @@ def test_over_http_it_serves_several_clients(place: Path) -> None:
         process.wait()
 
 
+def test_a_port_in_use_is_one_clear_line(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        line = [sys.executable, "-m", "callgate", "mcp", "serve", str(place / "orders.py"), "--ledger", "memory"]
+        port = other.getsockname()[1]
+        done = subprocess.run([*line, "--port", str(port)], capture_output=True, text=True, timeout=15, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"callgate: port {port}: Address already in use; choose another with --port\n"
+
+
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

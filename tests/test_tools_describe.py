@@ -286,16 +286,19 @@ def _bad(annotation: Any) -> Callable[..., Any]:
     [
         (lambda *a: a, r"\*a cannot be described"),
         (lambda **k: k, r"\*\*k cannot be described"),
-        (_bad(Callable[[], int]), "parameter 'x'.*cannot be described as JSON"),
-        (_bad(Opaque), "parameter 'x'.*cannot be described as JSON"),
+        (_bad(Callable[[], int]), r"parameter 'x'.*Callable.* cannot be described as JSON; use str, int"),
+        (_bad(Opaque), r"parameter 'x'.*Opaque cannot be described as JSON; use str, int.*Inject"),
+        (_bad(list[Opaque] | None), r"parameter 'x'.*Opaque.* cannot be described as JSON; use str, int"),
         (_bad("Nowhere"), "annotation 'Nowhere' cannot be found"),
         (_bad("1 +"), "annotations cannot be read"),
         (int, "no signature"),
     ],
 )
 def test_what_cannot_be_described_is_an_error_when_the_tool_is_made(function: Any, words: str) -> None:
-    with pytest.raises(ToolError, match=words):
+    with pytest.raises(ToolError, match=words) as caught:
         Tool.from_function(function, name="t")
+    assert "\n" not in str(caught.value)
+    assert "pydantic-core" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -127,14 +129,20 @@ async def serve_stdio(made: Any) -> None:
         await made.run(heard, said, made.create_initialization_options())
 
 
-def serve_http(made: Any, port: int) -> None:
-    """Serves many clients at http://127.0.0.1:PORT/mcp until it is stopped."""
+def listening(port: int) -> socket.socket:
+    """The port of this machine, taken for us."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise ConfigError(f"port {port}: {os.strerror(error.errno or 0)}; choose another with --port") from error
+
+
+def serve_http(made: Any, taken: socket.socket) -> None:
+    """Serves many clients at http://127.0.0.1:PORT/mcp, at a port that is `listening`, until it is stopped."""
     import uvicorn
 
-    config = uvicorn.Config(
-        made.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=5
-    )
-    asyncio.run(uvicorn.Server(config).serve())
+    config = uvicorn.Config(made.streamable_http_app(), log_level="warning", timeout_graceful_shutdown=5)
+    asyncio.run(uvicorn.Server(config).serve(sockets=[taken]))
 
 
 def _load_sdk() -> dict[str, Any]:

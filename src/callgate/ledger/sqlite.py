@@ -292,4 +292,6 @@ def _errors(path: Path) -> Iterator[None]:
         advice = next((text for sign, text in _ADVICE if sign in said), said)
         raise LedgerError(f"{path}: {advice}") from error
     except OSError as error:
-        raise LedgerError(f"{path}: {error.strerror or error}") from error
+        raise LedgerError(
+            f"{path}: {error.strerror or error}; check the path and the rights of its folder, or choose another ledger"
+        ) from error

@@ -200,7 +200,7 @@ def _adapter(parameter: inspect.Parameter, label: str) -> Any:
     try:
         return pydantic.TypeAdapter(annotation if sys.version_info >= (3, 12) else _modern(annotation))
     except Exception as error:  # pydantic's, or anything a foreign class raises while it is looked at
-        raise ToolError(f"tool {label}: parameter {parameter.name!r}: {_reason(error)}") from error
+        raise ToolError(f"tool {label}: parameter {parameter.name!r}: {_reason(error, annotation)}") from error
 
 
 def _modern(annotation: Any, seen: frozenset[Any] = frozenset()) -> Any:
@@ -235,9 +235,18 @@ def _is_field(default: Any) -> bool:
     return isinstance(default, _load_pydantic().fields.FieldInfo)
 
 
-def _reason(error: Exception) -> str:
+_NO_SCHEMA: Final = ("Unable to generate", "Cannot generate")
+"""How pydantic says that it does not know a type; the rest of what it says is about its own settings."""
+_FITTING: Final = (
+    "use str, int, float, bool, list, dict, Literal, an Enum, a dataclass, a TypedDict or a pydantic model; "
+    "for what the application gives, not the model: Inject[…]"
+)
+
+
+def _reason(error: Exception, annotation: Any) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return f"its type cannot be described as JSON ({' '.join(lines[:2])})"
+    why = _FITTING if lines[0].startswith(_NO_SCHEMA) else " ".join(lines[:2])
+    return f"its type {inspect.formatannotation(annotation)} cannot be described as JSON; {why}"
 
 
 def _schema(
@@ -254,7 +263,9 @@ def _schema(
             try:
                 adapter.json_schema()
             except Exception as error:
-                raise ToolError(f"tool {label}: parameter {name!r}: {_reason(error)}") from error
+                raise ToolError(
+                    f"tool {label}: parameter {name!r}: {_reason(error, parameters[name].annotation)}"
+                ) from error
         raise
     required = []
     for name, parameter in parameters.items():

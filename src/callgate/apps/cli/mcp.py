@@ -52,8 +52,9 @@ def serve(files: tuple[str, ...], *, port: int | None, name: str, approve: str, 
     if port is None:
         asyncio.run(mcpserver.serve_stdio(made))
     else:
-        click.echo(f"http://127.0.0.1:{port}/mcp: {len(agent.toolbox)} tools", err=True)
-        mcpserver.serve_http(made, port)
+        with mcpserver.listening(port) as taken:
+            click.echo(f"http://127.0.0.1:{port}/mcp: {len(agent.toolbox)} tools", err=True)
+            mcpserver.serve_http(made, taken)
 
 
 @command.command("list")
