@@ -8,7 +8,7 @@ import pytest
 
 from callgate import Agent, Replay, protocols, tool
 from callgate.errors import ConfigError, Overloaded
-from callgate.events import ProtocolChanged, Routed
+from callgate.events import CallFinished, ProtocolChanged, Routed
 from callgate.protocols import Chosen, Score, Scores
 from callgate.reply import TurnReader
 from callgate.types import Finish, Message, ModelInfo, Reply, TextDelta, ToolCall, ToolSpec
@@ -322,6 +322,16 @@ async def test_a_server_that_fails_on_tools_is_asked_without_them():
     events, _ = await run([refused, '{"answer": "Cold."}'], BIG, retries=0)
     changed = [(e.before, e.after) for e in events if isinstance(e, ProtocolChanged)]
     assert changed[:1] == [("native", "constrained")]
+
+
+@pytest.mark.anyio
+async def test_a_server_that_lets_calls_through_as_text_is_read_all_the_same_and_then_asked_otherwise():
+    leaked = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    events, agent = await run([leaked, '{"answer": "Cold."}'], BIG)
+    assert [e.result.content for e in events if isinstance(e, CallFinished)] == ["cold in Oslo"]
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "Cold."
+    assert [(e.before, e.after) for e in events if isinstance(e, ProtocolChanged)] == [("native", "constrained")]
+    assert [(bool(r.tools), r.schema is not None) for r in agent.provider.requests] == [(True, False), (False, True)]
 
 
 @pytest.mark.anyio
