@@ -9,9 +9,9 @@ import re
 from typing import Final
 
 from callgate.dialects._marks import Marks
-from callgate.dialects._reading import Reading
-from callgate.dialects._spec import Calls, JsonArgs, JsonItems
-from callgate.dialects._take import Parse, accept, spaces
+from callgate.dialects._reading import CALLS, Reading
+from callgate.dialects._spec import Calls, JsonArgs, JsonItems, Literals
+from callgate.dialects._take import Parse, accept, peek, spaces
 
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
@@ -35,9 +35,15 @@ def after_call(r: Reading, calls: Calls) -> Parse[None]:
     r.say(gap)
 
 
-def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
-    """The call in progress cannot be read: it is malformed, and reading goes on behind it."""
+def resync(r: Reading, calls: Calls, early: str = "", *, listed: bool = False) -> Parse[bool]:
+    """The call in progress cannot be read: it is malformed, and reading goes on behind it.
+
+    True: behind the object that broke, in the middle of its block (`listed`: or of its list).
+    """
     markers = r.marks((*calls.close, *calls.section_close, *calls.open, *calls.section))
+    bracket = isinstance(calls.payload, Literals) and calls.payload.bare_words
+    if bracket:  # `)]` tells more than `]`
+        markers = r.marks((*(f"){close}" for close in calls.close), *calls.open))
     call = r.call
     text = early or ("".join(call.parts) if call is not None else "")
     swallowed = _swallowed(text, calls) if isinstance(calls.payload, JsonItems | JsonArgs) else None
@@ -45,13 +51,28 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
         # a string was never closed and ran into the next call: give that back
         r.give_back(text[swallowed:])
         r.drop_call("malformed", text[:swallowed])
-        return
+        return False
     if isinstance(calls.payload, JsonArgs) and (begun := _begun(text, calls)):
         r.give_back(begun)
         text = text[: -len(begun)]
     parts = [text]
+    block = isinstance(calls.payload, JsonItems) and r.index < CALLS
+    outer = Loose(1) if block else None
+    if outer is not None and outer.feed(text) is not None:
+        outer = None
     while True:
         which, start, end = markers.find(r.buf, r.pos, r.over)
+        close = outer.feed(r.buf[:start], r.pos) if outer is not None else None
+        if close is not None:
+            outer = None
+            parts.append(r.buf[r.pos : close])
+            r.pos = close
+            block = yield from _goes_on(r, calls, listed=listed)
+            if block or not calls.close:
+                raw = "".join(parts)
+                r.drop_call("malformed", raw[: Loose().feed(raw)])
+                return block
+            continue
         parts.append(r.buf[r.pos : start])
         r.pos = start
         if which >= 0:
@@ -66,11 +87,25 @@ def resync(r: Reading, calls: Calls, early: str = "") -> Parse[None]:
     r.drop_call("malformed", raw[:stop])
     if which < 0:
         r.give_back(raw[stop:])
-        if calls.close:  # no closer came: what is left belonged to the call
+        if calls.close and not bracket:  # no closer came: what is left belonged to the call
             r.pos = len(r.buf)
-    elif markers.texts[which] in (*calls.close, *calls.section_close):
+    elif markers.texts[which] not in (*calls.open, *calls.section):
         r.pos = end
         yield from after_call(r, calls)
+    return False
+
+
+def _goes_on(r: Reading, calls: Calls, *, listed: bool) -> Parse[bool]:
+    """Whether a block goes on here, behind an object that broke: with another object, or the end of its list or fence."""
+    hold = r.hold(r.pos)
+    here = yield from peek(r)
+    if here in (",", ";"):
+        r.pos += 1
+        found = (yield from peek(r)) == "{"
+    else:
+        found = here == "{" or (here == "]" and listed) or (here == "`" and calls.fence)
+    r.give_back(r.unhold(hold))
+    return found
 
 
 def _begun(text: str, calls: Calls) -> str:

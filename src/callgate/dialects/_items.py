@@ -53,7 +53,7 @@ def items(r: Reading, calls: Calls, hold: Hold | None, flags: set[str]) -> Parse
         r.drop_call("truncated")
         return True
     while True:
-        sound = yield from _one(r, calls, flags)
+        sound = yield from _one(r, calls, flags, listed=listed)
         if not sound or not (yield from _between(r, calls, listed=listed, fenced=fenced)):
             return True
         r.pos += 1  # the next brace
@@ -66,7 +66,7 @@ def _not_a_call(r: Reading, hold: Hold | None) -> bool:
     return False
 
 
-def _one(r: Reading, calls: Calls, flags: set[str]) -> Parse[bool]:
+def _one(r: Reading, calls: Calls, flags: set[str], *, listed: bool) -> Parse[bool]:
     """One object whose brace is taken; False if what follows it is unknown."""
     item = Item(json_items_of(calls), set(flags), None)
     try:
@@ -84,8 +84,7 @@ def _one(r: Reading, calls: Calls, flags: set[str]) -> Parse[bool]:
             return True
         if not item.call:
             r.open_call(item.name, item.id, flags)
-        yield from resync(r, calls, early="" if item.call else "".join(item.early or ()))
-        return False
+        return (yield from resync(r, calls, "" if item.call else "".join(item.early or ()), listed=listed))
     _finish(r, item)
     return True
 
@@ -191,7 +190,7 @@ def guarded(r: Reading, rule: Rule, hold: Hold) -> Parse[bool]:
     except Cut:
         r.release(hold)
         return False
-    if item.guard is None and r.call is not None:
+    if item.guard is None:
         yield from _guarded_rest(r, calls, listed=listed, fenced=fenced)
     return True
 
@@ -256,8 +255,6 @@ def _guarded_rest(r: Reading, calls: Calls, *, listed: bool, fenced: bool) -> Pa
             except Cut:
                 r.say(gap)
                 r.release(hold)
-                return
-            if r.call is None:
                 return
         else:
             r.settle_call()
