@@ -205,3 +205,10 @@ async def test_a_server_that_never_tells_of_its_model_does_not_hold_a_run_for_ev
 
     result = await asyncio.wait_for(Agent(Silent(["fine"]), run_timeout=0.1).run("go"), 5)
     assert result.text == "fine"
+
+
+def test_calls_that_cannot_run_count_for_the_limit_of_a_turn_too() -> None:
+    ran: list[int] = []
+    many = [call("put", n="no number") for _ in range(16)]
+    result = Agent(Replay([calls(*many, call("put", n=1)), "never"]), tools=[put(ran)]).run_sync("go")
+    assert (result.reason, ran, len(result.calls)) == ("call_limit", [], 17)

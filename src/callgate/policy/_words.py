@@ -47,6 +47,9 @@ class Progress:
     """Input and output together; estimated where the server does not tell."""
     records: Sequence[CallRecord] = ()
     batch: Sequence[ToolCall] = ()
+    """The calls that may run."""
+    asked: int = 0
+    """Calls of this answer, with those that cannot run."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
 
 

@@ -57,8 +57,8 @@ class Rule(Own):
         if progress.before == "batch":
             if self.turns is not None and progress.turn >= self.turns:
                 return Stop("turn_limit", f"{self.turns} turns (max_turns)")
-            if self.calls_per_turn is not None and len(progress.batch) > self.calls_per_turn:
-                asked = len(progress.batch)
+            asked = max(progress.asked, len(progress.batch))
+            if self.calls_per_turn is not None and asked > self.calls_per_turn:
                 return Stop(
                     "call_limit", f"{asked} calls in one turn; at most {self.calls_per_turn} (max_calls_per_turn)"
                 )

@@ -166,7 +166,8 @@ class Calls:
                 self._settle(item, one.refusal)
         if not valid:
             return self._useless(checked)
-        if (stop := policy.check(self._config.rules, run.progress("batch", valid, turn))) is not None:
+        progress = replace(run.progress("batch", valid, turn), asked=len(written))
+        if (stop := policy.check(self._config.rules, progress)) is not None:
             self._close_with(stop.reason)
             return run.stop(stop)
         for item in self._batch.of("ready"):
