@@ -29,6 +29,12 @@ def count(n: int) -> Iterator[int]:
 
 
 @tool(effect="read", process=True)
+def photo() -> list[Any]:
+    """An image, as bytes."""
+    return ["a photo", b"\x89PNG\r\n\x1a\n"]
+
+
+@tool(effect="read", process=True)
 async def later(text: str) -> str:
     """Async."""
     return text

@@ -39,19 +39,21 @@ async def test_a_tool_in_its_own_process_works_as_any_other() -> None:
         process_tools.later,
         process_tools.refuse,
         process_tools.die,
+        process_tools.photo,
         calls=[
             call("identify", 1, n=5),
             call("count", 2, n=3),
             call("later", 3, text="héllo"),
             call("refuse", 4, why="full"),
             call("die", 5, status=7),
+            call("photo", 6),
         ],
         principal=Principal("u"),
         run_id="r",
         on_event=events.append,
         timeout=15,
     )
-    assert [r.status for r in results] == ["ok", "ok", "ok", "failed", "failed"]
+    assert [r.status for r in results] == ["ok", "ok", "ok", "failed", "failed", "ok"]
     assert results[0].value["pid"] != os.getpid()
     assert {k: results[0].value[k] for k in ("n", "principal", "key")} == {
         "n": 5,
@@ -60,6 +62,8 @@ async def test_a_tool_in_its_own_process_works_as_any_other() -> None:
     }
     assert (results[1].value, results[2].value) == (3, "héllo")
     assert "status 7" in results[4].content
+    assert results[5].content == "a photo\n[image/png]"
+    assert [part["type"] for part in results[5].parts] == ["image_url"]
     assert [e.value for e in events if isinstance(e, CallProgress)] == [0, 1, 2]
 
 

@@ -96,6 +96,13 @@ def apart(value: Any) -> tuple[Any, tuple[Part, ...]]:
     return "\n".join(rest) if all(isinstance(item, str) for item in rest) else rest, tuple(parts)
 
 
+def with_parts(value: Any) -> Any:
+    """The same with content parts in the place of images' bytes: JSON can carry them to another process."""
+    if isinstance(value, (list, tuple)):
+        return [_part(item) or item for item in value]
+    return _part(value) or value
+
+
 def _part(value: Any) -> Part | None:
     """The value as a content part that is not text, if it is one."""
     if isinstance(value, (str, int, float)):  # before all else: most values are plain

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from callgate.executor._processes import IN_CHILD
-from callgate.results import to_json
+from callgate.results import to_json, with_parts
 from callgate.tools import Tool, ToolContext
 from callgate.types import Principal
 
@@ -48,7 +48,7 @@ def main() -> None:
     except BaseException as error:
         tell("error", {"class": type(error).__name__, "message": str(error)})
     else:
-        tell("value", value)
+        tell("value", with_parts(value))
     os._exit(0)  # threads that the tool left behind must not keep the process
 
 
