@@ -288,7 +288,7 @@ class Asking:
     def _reject(self, kind: str, detail: str, reply: Reply) -> None:
         """The answer holds nothing that can be used: it goes back with the reason and leaves no trace (rule 2)."""
         why = self._run.calls.checker.say(kind, detail=detail)
-        how = "not in the form that was asked for" if kind == "output" else kind
+        how = "not the output that was asked for" if kind == "output" else kind
         self._last_failure = f"the model's answer was {how}" + (f": {detail}" if detail else "")
         if not self.failed_once(why):
             return self._run.end("provider_error", self._last_failure)
