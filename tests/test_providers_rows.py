@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from inline_snapshot import snapshot
 
-from callgate import providers
+from callgate import Replay, providers
 from callgate.apps.cli import cli
 from callgate.apps.cli.models import asked
 from callgate.errors import BadRequest, ConfigError
@@ -217,9 +217,12 @@ def test_the_command_lists_the_embedded_model() -> None:
         ("nosuch:m", "no vendor 'nosuch'"),
         ("http://#m", "base_url"),
         ("replay:x", "unknown|no vendor"),
+        (None, "None is no provider"),
+        (7, 'no provider and no name of a model; write "local"'),
+        (Replay, "is no provider"),
     ],
 )
-def test_a_model_that_is_written_wrong_is_told_how_to_write_it(name: str, words: str, monkeypatch: Any) -> None:
+def test_a_model_that_is_written_wrong_is_told_how_to_write_it(name: Any, words: str, monkeypatch: Any) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with pytest.raises(ConfigError, match=words):
         providers.open(name)

@@ -120,6 +120,14 @@ def test_a_json_description_can_be_read_but_not_run() -> None:
     for odd in ({}, {"name": 1}, {"name": "f", "parameters": "x"}, 7, "f"):
         with pytest.raises(ToolError):
             as_toolbox([odd])  # type: ignore[list-item]
+        with pytest.raises(ToolError):
+            as_toolbox(odd)  # type: ignore[arg-type]
+
+
+def test_one_tool_is_a_toolbox_of_one_and_none_is_an_empty_one() -> None:
+    for form in (now, now.function, now.spec, {"name": "now"}):
+        assert as_toolbox(form).specs == as_toolbox([form]).specs
+    assert as_toolbox(None).specs == ()
 
 
 # --- injection ----------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Agent:
     def __init__(
         self,
         model: str | Provider,
-        tools: Iterable[ToolLike] = (),
+        tools: Iterable[ToolLike] | ToolLike | None = (),
         *,
         instructions: str = "",
         options: Mapping[str, Any] | None = None,
@@ -224,8 +224,10 @@ class Agent:
             run_id = order.run_id or new_id()
             if order.run_id is not None and await self.ledger.run(run_id) is not None:
                 raise ConfigError(f"run_id {run_id!r}: the ledger has this run already; resume it, or give another id")
-            config = await self._ready(self._config(run_id, await self._info(), order.principal, order.tools))
-            run = Run(replace(config, output=order.form.schema, key=order.key))
+            config = self._config(run_id, await self._info(), order.principal, order.tools)
+            if order.form.schema is not None or order.key:
+                config = replace(config, output=order.form.schema, key=order.key)
+            run = Run(await self._ready(config))
             async with self._held(run_id) as hold:
                 result = await self._drive(run, lambda: run.start(order.history), stream, self._world(hold))
                 return order.form.fill(result)

@@ -59,6 +59,8 @@ def open(model: str | Provider, **options: Any) -> Provider:  # noqa: A001 - the
     if not isinstance(model, str):
         if options:
             raise ConfigError(f"providers.open: {', '.join(options)}: a provider that exists takes no options")
+        if isinstance(model, type) or not hasattr(model, "stream"):
+            raise ConfigError(f"model: {model!r} is no provider and no name of a model; {_forms()}")
         return model
     kind, colon, name = model.partition(":")
     if kind in ("http", "https"):

@@ -94,11 +94,13 @@ class Toolbox:
         return f"Toolbox({', '.join(self._tools)})"
 
 
-def as_toolbox(tools: Iterable[ToolLike] | ToolLike) -> Toolbox:
-    """A toolbox from tools, functions, JSON descriptions, toolboxes, or a mix of them."""
+def as_toolbox(tools: Iterable[ToolLike] | ToolLike | None) -> Toolbox:
+    """A toolbox from tools, functions, JSON descriptions, toolboxes, or a mix; one is enough, None is no tools."""
     if isinstance(tools, Toolbox):
         return tools
-    if isinstance(tools, (Tool, Mapping)) or callable(tools):
+    if tools is None:
+        return Toolbox(())
+    if isinstance(tools, Mapping) or not isinstance(tools, Iterable):
         return Toolbox([cast("ToolLike", tools)])
     return Toolbox(tools)
 
