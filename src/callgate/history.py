@@ -24,6 +24,7 @@ TOKENS_A_PART = 800
 RAW_SHOWN = 500
 """Characters of unreadable arguments that are kept in the answer to them."""
 NO_RESULT = "No result was recorded for this call; whether it ran is not known."
+_dump = json.JSONEncoder(default=str).encode
 
 Loose: TypeAlias = Message | Mapping[str, Any]
 """A message of ours, or one in the OpenAI or Ollama form."""
@@ -92,7 +93,7 @@ class History:
 def tokens(message: Message) -> int:
     """An estimate of what a message costs."""
     characters = len(message.text) + len(message.reasoning)
-    characters += sum(len(c.name) + len(json.dumps(c.arguments, default=str)) for c in message.calls)
+    characters += sum(len(c.name) + len(_dump(c.arguments)) for c in message.calls)
     parts = 0 if isinstance(message.content, str) else sum(p.get("type") != "text" for p in message.content)
     return characters // CHARACTERS_A_TOKEN + TOKENS_A_MESSAGE + parts * TOKENS_A_PART
 

@@ -54,6 +54,8 @@ class Asking:
         self.usage: dict[str, int] = {}
         self.spent = 0
         """Tokens for the budget: as the server counts, and estimated where it does not tell."""
+        self._weighed: dict[int, tuple[Message, int]] = {}
+        """What the messages of the last request were taken to cost, by identity."""
         self._context = Context(run.config.context, summarize=run.config.summarize)
         self._generator: Turn | None = None
         self._query: Query | None = None
@@ -212,12 +214,25 @@ class Asking:
         self._record_deltas()
         for kind, count in (reply.usage or {}).items():
             self.usage[kind] = self.usage.get(kind, 0) + count
-        self.spent += _spent(reply, self._query)
+        self.spent += self._spent(reply)
         self._run.problems += reply.problems
         if reply.finish in ("error", "interrupted"):
             error = reply.error or "the stream ended before the answer did"
             return self._lost(error, again=True, partial=reply.content)
         return self._advance(reply)
+
+    def _spent(self, reply: Reply) -> int:
+        if reply.usage:
+            return reply.usage.get("input", 0) + reply.usage.get("output", 0)
+        if self._query is None:
+            return 0
+        sent = self._query.request.messages
+        said = Message("assistant", reply.content, reply.reasoning, tuple(reply.calls))
+        before, self._weighed = self._weighed, {}
+        for m in sent:  # most of them were sent and weighed with the last request too
+            known = before.get(id(m))
+            self._weighed[id(m)] = known or (m, tokens(m))
+        return tokens(said) + sum(self._weighed[id(m)][1] for m in sent)
 
     def _record_deltas(self) -> None:
         since = round(self._run.now - self._sent_at, 6)
@@ -380,13 +395,6 @@ class Asking:
         data |= {"usage": dict(reply.usage) if reply.usage else None, "protocol": self.protocol}
         run.record("turn", data)
         run.step.events.append(TurnFinished(turn, finish, seconds))
-
-
-def _spent(reply: Reply, query: Query | None) -> int:
-    if reply.usage:
-        return reply.usage.get("input", 0) + reply.usage.get("output", 0)
-    said = Message("assistant", reply.content, reply.reasoning, tuple(reply.calls))
-    return tokens(said) + sum(tokens(m) for m in query.request.messages if query is not None) if query else 0
 
 
 def free(name: str, taken: set[str]) -> str:

@@ -31,8 +31,6 @@ class Item:
     call: ToolCall
     """The run's own copy: nobody outside can change it (X1)."""
     spec: ToolSpec | None
-    key: str
-    """Equal for the same tool with the same final arguments."""
     state: State = "ready"
     result: ToolResult | None = None
     duration: float | None = None
@@ -42,6 +40,13 @@ class Item:
     """The question that stands about it."""
     approved: bool = False
     looked_up: bool = False
+    _key: str = ""
+
+    @property
+    def key(self) -> str:
+        """Equal for the same tool with the same final arguments."""
+        self._key = self._key or arguments_hash(self.call.name, self.call.arguments)
+        return self._key
 
     @property
     def write(self) -> bool:
@@ -65,7 +70,7 @@ class Batch:
         self.items: list[Item] = []
         self._by_id: dict[str, Item] = {}
         for one in checked:
-            item = Item(one.call, one.spec, arguments_hash(one.call.name, one.call.arguments))
+            item = Item(one.call, one.spec)
             self.items.append(item)
             self._by_id[item.call.id] = item
 
@@ -106,6 +111,8 @@ class Batch:
             if item.write:
                 reads = {}  # what was read before a write may read differently after it
                 here.add(item.key)
+            elif len(self.items) == 1:
+                pass  # nothing could be equal to it
             elif (same := reads.get(item.key)) is not None and not item.spec.polling:
                 same.copies.append(item)
                 item.state = "sent"
