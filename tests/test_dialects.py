@@ -171,3 +171,30 @@ def test_the_automatic_dialect_reads_the_case_too(row: dict[str, Any]) -> None:
         assert [bad.name for bad in bad_of(deltas)] == [bad["name"] for bad in expect.get("incomplete", [])]
     for chunks in cuts(row["raw"], every=False):
         assert read("auto", chunks, tools, tail) == deltas
+
+
+def begun(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The case with its first region or message begun by the prompt: (the prompt's end, what is left)."""
+    dialect, raw = dialects.get(row["dialect"]), row["raw"]
+    openers = [opener for region in dialect.regions for opener in region.open if raw.startswith(opener)]
+    if (channels := dialect.channels) is not None and not channels.recipient:
+        openers += [start for start in channels.start if raw.startswith(start)]
+        openers += [raw[: raw.find(body) + len(body)] for body in channels.body if body in raw]
+    start = "" if channels is None or raw.startswith("<|start|>") else "<|start|>assistant"
+    return [(start + opener, raw[len(opener) :]) for opener in openers]
+
+
+BEGUN = [(row, *split) for row in DIALECTS if not row.get("prompt_tail") for split in begun(row)]
+
+
+@pytest.mark.parametrize(("row", "tail", "rest"), BEGUN, ids=[f"{row['id']}-{len(tail)}" for row, tail, _ in BEGUN])
+def test_what_the_prompt_has_begun_is_read_as_if_the_model_had_written_it(
+    row: dict[str, Any], tail: str, rest: str
+) -> None:
+    """Under the dialect's name and under `auto`."""
+    tools = [spec_of(tool) for tool in row["tools"]]
+    for name in (row["dialect"], "auto"):
+        deltas, whole = read(name, [rest], tools, tail), read(name, [row["raw"]], tools, "")
+        assert (text_of(deltas), reasoning_of(deltas)) == (text_of(whole), reasoning_of(whole))
+        assert exact(calls_of(deltas)) == exact(calls_of(whole))
+        assert [bad.name for bad in bad_of(deltas)] == [bad.name for bad in bad_of(whole)]

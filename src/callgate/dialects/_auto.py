@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from callgate.dialects._reading import Reading
-from callgate.dialects._spec import END_TOKENS, THINK, Calls, Dialect, JsonItems, Literals
+from callgate.dialects._spec import END_TOKENS, THINK, Calls, Channels, Dialect, JsonItems, Literals
 from callgate.dialects._take import Parse
 
 AHEAD: Final = 96
@@ -160,13 +160,24 @@ def from_tail(prompt_tail: str) -> str:
     """The dialect that the end of the prompt gives away, else "auto"."""
     tail = prompt_tail.rstrip()
     for dialect in _others() if tail else ():
-        if dialect.channels is not None and tail.endswith(dialect.channels.tail):
-            return dialect.name if dialect.channels.recipient else "harmony"
+        if dialect.channels is not None and (header := _open_header(tail, dialect.channels)) is not None:
+            if dialect.channels.recipient:
+                return dialect.name
+            return "glimmer_atem" if header.startswith(" to=") and "<|channel|>" not in header else "harmony"
         for region in dialect.regions:
             for opener in region.open:
                 if opener not in THINK.open and tail.endswith(opener.rstrip()):
                     return _owners().get(opener, dialect.name)
     return "auto"
+
+
+def _open_header(tail: str, channels: Channels) -> str | None:
+    """What the prompt has written of a message that is still open: its header, perhaps the begin of its body."""
+    place = max((tail.rfind(start) + len(start) for start in channels.tail if start in tail), default=len(tail) + 1)
+    header = tail[place:]
+    if place > len(tail) or any(end in header for end in channels.end) or (channels.recipient and header):
+        return None
+    return header
 
 
 def choose(r: Reading, opener: str) -> Parse[str]:
