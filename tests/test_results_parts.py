@@ -72,6 +72,21 @@ def test_an_image_of_a_tool_reaches_the_model_under_every_protocol(protocol: str
     assert result.calls[0].result.parts == (PART,)
 
 
+def test_another_image_is_another_result() -> None:
+    """A screen that is looked at again and again is no circle while it changes."""
+    frames = iter(range(20))
+
+    @tool(effect="read")
+    def look() -> bytes:
+        "Looks at the screen."
+        return PNG + bytes([next(frames)])
+
+    model = Replay([*[{"calls": [{"name": "look", "arguments": {}}]}] * 5, "Done."])
+    result = Agent(model, tools=[look]).run_sync("Watch")
+    assert (result.reason, len(result.calls)) == ("answered", 5)
+    assert not any("same result" in m.text for m in result.messages)
+
+
 def test_a_model_that_is_known_not_to_see_gets_the_words_alone() -> None:
     info = ModelInfo("blind", capabilities=frozenset({"tools"}), extra={"vision": False})
     result, request = asked(info, "native")

@@ -74,12 +74,13 @@ def signature(call: ToolCall) -> str:
 
 def counts(records: Sequence[CallRecord]) -> Iterator[int]:
     """For each record: the how-manieth call it is with this signature and one and the same result; 0: uncounted."""
-    latest: dict[str, tuple[tuple[str, str], int]] = {}
+    latest: dict[str, tuple[object, int]] = {}
     for record in records:
         if record.result.status in UNCOUNTED:
             yield 0
             continue
-        key, result = signature(record.call), (record.result.status, record.result.content)
+        key = signature(record.call)
+        result = (record.result.status, record.result.content, record.result.parts)
         before, count = latest.get(key, (result, 0))
         count = count + 1 if before == result else 1
         latest[key] = (result, count)
