@@ -12,61 +12,114 @@ from typing import Final
 from callgate.dialects._calls import read_payload
 from callgate.dialects._ends import resync
 from callgate.dialects._json import begins_arguments
+from callgate.dialects._marks import marks
 from callgate.dialects._plain import CODE_TOOLS, code_tool
-from callgate.dialects._plan import CLOSE, END, Rule, State
+from callgate.dialects._plan import CHANNEL, CLOSE, END, Rule, State
 from callgate.dialects._reading import Hold, Reading
 from callgate.dialects._spec import Calls, Channels, JsonArgs, Raw
 from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek, spaces, until
+from callgate.jsonstream import quote
 
 HEADER: Final = 512
 """Characters of a header."""
 
 _LOST: Final = "analysis"
-_LOST_REASONING: Final = State([Rule(CLOSE, "assistantfinal", region=0)], suffix=False, reasoning=True)
+_LOST_CALL: Final = "assistantcommentary"
+_LOST_REASONING: Final = State(
+    [Rule(CLOSE, "assistantfinal", region=0), Rule(CHANNEL, _LOST_CALL)], suffix=False, reasoning=True
+)
+_BRACE: Final = marks(("{",))
 _TAGGED_BODIES: Final = {"<atem:": "glimmer_atem", "<rfl:": "beam"}
 _TO: Final = re.compile(r"\bto=([^\s<|]+)")
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*([\w\-]*)")
 _SHAPE: Final = re.compile(r"[\w\s.\-:/=<|>]*+")
 _NAME: Final = re.compile(r"[\w.\-:/]*+")
-_START_OF_HEADER: Final = re.compile(r"\s*(?:to=|<\|)")
+_START_OF_HEADER: Final = ("to=", "<|")
+_START_WITHOUT_PROMPT: Final = ("to=",)
 
 
-def channel(r: Reading, hold: Hold | None, opener: str = "") -> Parse[bool]:
-    """One message whose header has begun, by its opener or (no hold) by the prompt. False: it was text."""
+def begin(r: Reading, written: str, *, prompted: bool) -> Parse[bool]:
+    """The message's start, where a header may stand that the prompt began: `written` is what it holds of it.
+
+    Without a prompt (not `prompted`) only what names its recipient is a header.
+    """
     channels = r.dialect.channels
     assert channels is not None
-    at_start = hold is None
-    own = hold if hold is not None else r.hold(r.pos)
-    body = r.marks(channels.body)
+    if any(body in written for body in channels.body) and not channels.recipient:
+        if channels.space and written.endswith(channels.body) and (yield from char(r)) == " ":
+            r.pos += 1
+        r.mark()
+        yield from _route(r, channels, written)
+        return True
+    own = r.hold(r.pos)
     try:
-        if at_start and "<|message|>" in channels.body and (yield from _lost_tokens(r, own)):
-            return True
         if channels.recipient:
-            name = (yield from until(r, body, shape=_NAME)).strip()
-            if not name:
-                raise Broken
-            yield from accept(r, body)
-            yield from _to_recipient(r, channels, own, name)
-            return True
-        if at_start:
-            yield from _must_be_header(r)
-        if opener not in channels.body:
-            yield from until(r, body, limit=HEADER, shape=_SHAPE)
-            yield from accept(r, body)
+            return (yield from _recipient(r, channels, own, sure=prompted))
+        if not written:
+            if (yield from _lost_tokens(r, own)):
+                return True
+            yield from _must_be_header(r, _START_OF_HEADER if prompted else _START_WITHOUT_PROMPT)
+        yield from until(r, r.marks(channels.body), limit=HEADER, shape=_SHAPE)
+        yield from accept(r, r.marks(channels.body))
     except Broken:
         r.release(own)
         return False
     except Cut:
-        if channels.recipient or (at_start and not _TO.search(r.held(own)) and "<|" not in r.held(own)):
+        held = r.held(own)
+        if channels.recipient or not (written or "<|" in held or (prompted and _TO.search(held))):
             r.release(own)
             return False
         r.commit(own)
         return True
-    head = r.held(own)
-    r.commit(own)
+    yield from _body(r, channels, own, written)
+    return True
+
+
+def channel(r: Reading, hold: Hold, opener: str = "") -> Parse[bool]:
+    """One message whose header has begun by its opener. False: it was text."""
+    channels = r.dialect.channels
+    assert channels is not None
+    try:
+        if channels.recipient:
+            return (yield from _recipient(r, channels, hold))
+        if opener == _LOST_CALL:
+            yield from until(r, _BRACE, limit=HEADER, shape=_SHAPE)
+            if not _TO.search(r.held(hold)):
+                raise Broken
+            hold.state = r.state = r.plan.text
+        elif opener not in channels.body:
+            yield from until(r, r.marks(channels.body), limit=HEADER, shape=_SHAPE)
+            yield from accept(r, r.marks(channels.body))
+    except Broken:
+        r.release(hold)
+        return False
+    except Cut:
+        if channels.recipient:
+            r.release(hold)
+            return False
+        r.commit(hold)
+        return True
+    yield from _body(r, channels, hold, "")
+    return True
+
+
+def _body(r: Reading, channels: Channels, hold: Hold, written: str) -> Parse[None]:
+    """A header is over: what follows is what it says."""
+    head = written + r.held(hold)
+    r.commit(hold)
     if channels.space and (yield from char(r)) == " ":
         r.pos += 1
     yield from _route(r, channels, head)
+
+
+def _recipient(r: Reading, channels: Channels, hold: Hold, *, sure: bool = True) -> Parse[bool]:
+    """A header that is nothing but a name. Raises Broken or Cut."""
+    body = r.marks(channels.body)
+    name = (yield from until(r, body, shape=_NAME)).strip()
+    if not name or not (sure or name in r.known or name in channels.to_text):
+        raise Broken
+    yield from accept(r, body)
+    yield from _to_recipient(r, channels, hold, name)
     return True
 
 
@@ -86,18 +139,14 @@ def _lost_tokens(r: Reading, hold: Hold) -> Parse[bool]:
     return True
 
 
-def _must_be_header(r: Reading) -> Parse[None]:
+def _must_be_header(r: Reading, starts: tuple[str, ...]) -> Parse[None]:
     """Text that follows the prompt directly is a header only if it looks like one."""
     while True:
         rest = r.buf[r.pos :]
-        if _START_OF_HEADER.match(rest):
-            return
         begun = rest.lstrip()
-        if (
-            r.over
-            or (begun and not "to=".startswith(begun[:3]) and not "<|".startswith(begun[:2]))
-            or len(rest) > HEADER
-        ):
+        if begun.startswith(starts):
+            return
+        if r.over or len(rest) > HEADER or (begun and not any(start.startswith(begun) for start in starts)):
             if r.over and not begun:
                 raise Cut
             raise Broken
@@ -140,8 +189,11 @@ def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Pars
         if (yield from peek(r)) != "" and not (yield from begins_arguments(r)):
             raise Broken
     else:
-        name = code_tool(r)
-        spec = Calls(Raw(), open=channels.start, close=channels.start)
+        r.commit(hold)
+        r.open_call(code_tool(r))
+        yield from _code(r, channels)
+        r.settle_call()
+        return
     r.commit(hold)
     r.open_call(name)
     try:
@@ -155,6 +207,38 @@ def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Pars
     gap = yield from spaces(r)
     r.settle_call()
     r.say(gap)
+
+
+def _code(r: Reading, channels: Channels) -> Parse[None]:
+    """Raw code up to the next message's header; the mark alone is code."""
+    ends = r.marks((*channels.start, *r.dialect.drop))
+    r.fragment('{"code":"')
+    while True:
+        which, start, end = ends.find(r.buf, r.pos, r.over)
+        r.fragment(quote(r.buf[r.pos : start]))
+        r.pos = start
+        if which >= len(channels.start) or (which >= 0 and (yield from _names_one(r, channels, end - start))):
+            break
+        if which >= 0:
+            r.fragment(quote(r.buf[r.pos : r.pos + end - start]))
+            r.pos += end - start
+        elif r.over:
+            break
+        else:
+            yield
+    r.fragment('"}')
+
+
+def _names_one(r: Reading, channels: Channels, size: int) -> Parse[bool]:
+    """Whether the mark here, of that size, and a known name make a header; nothing is taken."""
+    hold = r.hold(r.pos)
+    r.pos += size
+    try:
+        name = (yield from until(r, r.marks(channels.body), shape=_NAME)).strip()
+    except (Broken, Cut):
+        name = ""
+    r.give_back(r.unhold(hold))
+    return name in channels.to_text or name in r.known or (bool(name) and not r.known)
 
 
 def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:

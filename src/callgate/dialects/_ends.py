@@ -96,7 +96,7 @@ def resync(r: Reading, calls: Calls, early: str = "", *, listed: bool = False) -
 
 
 def _goes_on(r: Reading, calls: Calls, *, listed: bool) -> Parse[bool]:
-    """Whether a block goes on here, behind an object that broke: with another object, or the end of its list or fence."""
+    """Whether a block goes on here, behind an object that broke: with another object, its list's or its fence's end."""
     hold = r.hold(r.pos)
     here = yield from peek(r)
     if here in (",", ";"):

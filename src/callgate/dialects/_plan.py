@@ -127,10 +127,21 @@ class Plan:
                     return state
         return self.text
 
-    def in_header(self, prompt_tail: str) -> bool:
-        """Whether the text begins inside a channel's header."""
+    def header(self, prompt_tail: str) -> str | None:
+        """What the prompt has already written of a channel's header, or of its body; None: the text begins in none."""
         channels = self.dialect.channels
-        return channels is not None and prompt_tail.rstrip().endswith(channels.tail)
+        if channels is None:
+            return None
+        tail = prompt_tail.rstrip()
+        if not tail or tail.endswith(channels.tail):
+            return ""
+        begun = max(tail.rfind(text) for text in channels.tail)
+        if begun < 0:
+            begun = tail.rfind(channels.start[-1])
+        if channels.recipient or begun < 0:
+            return None
+        head = prompt_tail[begun:]
+        return None if any(text in head for text in channels.end) else head
 
 
 def _call_rules(dialect: Dialect) -> list[Rule]:

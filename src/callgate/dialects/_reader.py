@@ -42,7 +42,7 @@ from typing import Final
 
 from callgate.dialects._auto import choose
 from callgate.dialects._calls import read_calls
-from callgate.dialects._channels import channel
+from callgate.dialects._channels import begin, channel
 from callgate.dialects._items import guarded
 from callgate.dialects._plan import GUARD_OPENERS, Rule, State
 from callgate.dialects._python import python_calls
@@ -74,7 +74,7 @@ class Reader(Reading):
 
     def __init__(self, dialect: Dialect, tools: Sequence[ToolSpec] = (), prompt_tail: str = "") -> None:
         super().__init__(dialect, tools, prompt_tail)
-        self._gen = self._main(self.plan.in_header(prompt_tail))
+        self._gen = self._main(self.plan.header(prompt_tail), bool(prompt_tail))
 
     # --- text in ------------------------------------------------------------------------------------------------
 
@@ -184,12 +184,12 @@ class Reader(Reading):
         self._ready = fresh
         return out
 
-    def _main(self, in_header: bool) -> Parse[None]:
+    def _main(self, head: str | None, prompted: bool) -> Parse[None]:
         while True:
             try:
-                if in_header:
-                    in_header = False
-                    yield from channel(self, None)
+                if head is not None:
+                    written, head = head, None
+                    yield from begin(self, written, prompted=prompted)
                 while not (self.over and self.pos >= len(self.buf)):
                     found = scan(self)
                     if found is not None:
