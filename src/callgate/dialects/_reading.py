@@ -306,7 +306,7 @@ class Reading:
             self.note(f"call {call.index} ({call.name or 'without a name'}): {reason} arguments")
             self.out.append(BadCall(call.index, call.id, call.name, text, reason))
             return
-        if (twice := repeated_key(text)) is not None:  # a gate may have looked at the other value
+        if (twice := repeated_key(text, arguments)) is not None:  # a gate may have looked at the other value
             self.note(f"call {call.index} ({call.name}): duplicate key {twice!r}, the last one counts")
             call.flags.add("repaired")
         done = ToolCall(call.id or "", call.name, arguments, call.index, frozenset(call.flags))

@@ -299,7 +299,7 @@ class Calls:
         if value is None:
             return [BadCall(call.number, call.id, call.name, text, reason)]
         flags: frozenset[str] = frozenset()
-        if (twice := repeated_key(text)) is not None:
+        if (twice := repeated_key(text, value)) is not None:
             self.problems.append(f"call {call.number + 1} ({call.name}): duplicate key {twice!r}, the last one counts")
             flags = frozenset({"repaired"})
         return [*out, ToolCall(call.id or "", call.name, value, call.number, flags, extra=call.extra)]
