@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -54,3 +55,23 @@ def test_what_a_tool_found_or_was_said_before_is_ground_enough() -> None:
     assert [c.result.status for c in found.calls] == ["ok", "ok"]
     before = asked("500, please", {"to": "bob", "cents": 500}, history=[{"role": "user", "content": "I owe Bob"}])
     assert [c.result.status for c in before.calls] == ["ok"]
+
+
+def test_a_run_that_is_taken_up_again_is_not_judged_by_masked_words(tmp_path: Path) -> None:
+    @tool(effect="read", grounded=True)
+    def log_in(password: str) -> str:
+        "Logs in."
+        return "in"
+
+    @tool(effect="write", confirm=True)
+    def wipe() -> str:
+        "Wipes."
+        return "wiped"
+
+    first = {"calls": [{"name": "log_in", "arguments": {"password": "horse battery"}}]}
+    script = [first, {"calls": [{"name": "wipe", "arguments": {}}]}, "Done."]
+    agent = Agent(Replay(script), tools=[log_in, wipe], ledger=f"sqlite:{tmp_path / 'runs.db'}")
+    parked = agent.run_sync("Log in with horse battery and wipe")
+    assert parked.reason == "waiting"
+    result = agent.resume_sync(parked.run_id, {parked.pending[0].id: True})
+    assert [c.result.status for c in result.calls] == ["ok", "ok"]

@@ -73,8 +73,10 @@ class Checker:
             made = replace(made, name=spec.name, flags=made.flags | {"renamed"})
         if isinstance(call, BadCall):
             return self._bad(call, made, spec, shown)
-        if is_masked(arguments) and not masked_is_fine:
-            return Checked(made, spec, self._refuse(made, "a secret in its arguments is masked"), shown)
+        if is_masked(arguments):
+            if not masked_is_fine:
+                return Checked(made, spec, self._refuse(made, "a secret in its arguments is masked"), shown)
+            spec = replace(spec, grounded=False)  # it was held to what was said before that was masked
         return self._mended(mend(call.arguments, self.compiled(spec)), made, spec, shown)
 
     def add(self, spec: ToolSpec) -> None:
