@@ -59,10 +59,22 @@ def attributes(r: Reading, ends: Marks) -> Parse[dict[str, str]]:
     return found
 
 
+def between(r: Reading, payload: Params) -> Parse[str]:
+    """Take what may stand between tags; what it was."""
+    taken = yield from spaces(r)
+    while payload.blanks:
+        which = yield from accept(r, r.marks(payload.blanks), swallow=False)
+        if which < 0:
+            break
+        taken += payload.blanks[which] + (yield from spaces(r))
+    return taken
+
+
 def starts_params(r: Reading, calls: Calls) -> Parse[None]:
     """Rule F: parameters, the call's end or a JSON body must follow. Raises Broken or Cut."""
     payload = calls.payload
     assert isinstance(payload, Params)
+    yield from between(r, payload)
     here = yield from peek(r)
     if here == "":
         raise Cut
@@ -115,6 +127,7 @@ def params(r: Reading, calls: Calls, payload: Params) -> Parse[None]:
     pending: str | None = None
     while True:
         if pending is None:
+            yield from between(r, payload)
             here = yield from peek(r)
             if here == "":
                 if calls.closed_by_end and body.begun:
@@ -171,7 +184,7 @@ def _parameter(r: Reading, body: Body, head: str) -> Parse[str | None]:
             kind = (yield from until(r, tags.type_close)).strip()
             yield from accept(r, tags.type_close)
     if payload.mid:
-        yield from spaces(r)
+        yield from between(r, payload)
         if (yield from accept(r, tags.mid)) < 0:
             if (yield from char(r)) == "":
                 raise Cut
@@ -244,7 +257,7 @@ def _after_closer(r: Reading, body: Body, marker: str) -> Parse[str | None]:
     taken = marker
     surplus = 0
     while True:
-        taken += yield from spaces(r)
+        taken += yield from between(r, body.payload)
         if (yield from char(r)) == "":
             break
         which = yield from look(r, body.marks.after_close)

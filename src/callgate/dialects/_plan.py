@@ -150,8 +150,7 @@ def _call_rules(dialect: Dialect) -> list[Rule]:
         rules += [Rule(CALL, text, calls, section=True, line=calls.line) for text in calls.section]
         rules += [Rule(CALL, text, calls, line=calls.line) for text in calls.open]
         if calls.guard:
-            openers = (
-                ("[",) if isinstance(calls.payload, Literals) else GUARD_OPENERS if calls.fence else GUARD_OPENERS[:2]
-            )
+            openers = ("[",) if isinstance(calls.payload, Literals) else GUARD_OPENERS[: 3 if calls.fence else 2]
+            openers = openers[2 if calls.fence_only else 0 :]
             rules += [Rule(CALL, text, calls, line=True) for text in openers]
     return rules

@@ -74,7 +74,7 @@ class Reader(Reading):
 
     def __init__(self, dialect: Dialect, tools: Sequence[ToolSpec] = (), prompt_tail: str = "") -> None:
         super().__init__(dialect, tools, prompt_tail)
-        self._gen = self._main(self.plan.header(prompt_tail), bool(prompt_tail))
+        self._gen = self._main(self.plan.header(prompt_tail), bool(prompt_tail.strip()))
 
     # --- text in ------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,8 @@ class Params:
     """A JSON object may stand in place of the parameters."""
     entities: bool = False
     """Values escape `&`, `<`, `>` and quotes as in HTML."""
+    blanks: Texts = ()
+    """Texts between tags that are white space, as it were."""
     tokens: bool = False
     """Its markers are special tokens, never text: any of them ends a value."""
     nested: str = ""
@@ -139,6 +141,8 @@ class Calls:
     """No markup of its own: only a known tool makes a call, else the text comes back."""
     fence: bool = False
     """The payload may stand in a code fence."""
+    fence_only: bool = False
+    """Unmarked calls count in a code fence only."""
     name: Literal["plain", "attributes", "kimi", "code", "double"] = "plain"
     """How the header's name is read: as it is; among attributes; `functions.NAME:N`; the code tool;
     among attributes, and `x.x` is x."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from callgate.dialects._spec import THINK, Calls, Dialect, Params, Region
 
 _ARGS = Params(open=("<arg_key>",), key_end=("</arg_key>",), mid=("<arg_value>",), close=("</arg_value>",))
+_BREAK = "\\n"
+"""A line's end spelt out as two characters."""
 
 
 def _plain(outer: str) -> Calls:
     close = f"</{outer}>"
     return Calls(
-        _ARGS,
+        replace(_ARGS, blanks=(_BREAK,)),
         open=(f"<{outer}>",),
         close=(close,),
-        header={"name": {"\n": "", "&<arg_key>": "", f"&{close}": ""}},
+        header={"name": {"\n": "", _BREAK: "", "&<arg_key>": "", f"&{close}": ""}},
     )
 
 

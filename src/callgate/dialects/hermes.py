@@ -31,7 +31,10 @@ DIALECTS = (
     Dialect(
         "qwen25_coder",
         "Qwen2.5-Coder (spontaneous)",
-        calls=(Calls(JsonItems(), open=("<tools>",), close=("</tools>",)),),
+        calls=(
+            Calls(JsonItems(), open=("<tools>",), close=("</tools>",), fence=True),
+            Calls(JsonItems(), guard=True, fence=True, fence_only=True),
+        ),
         drop=("<|im_end|>", "<|endoftext|>"),
     ),
 )
