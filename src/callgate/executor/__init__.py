@@ -26,7 +26,7 @@ from callgate.errors import UpstreamError
 from callgate.events import CallProgress, CallStarted
 from callgate.executor import _lookup as lookup
 from callgate.executor._life import LOGGER, Ground, Life, NeverBegan, TooManyHung
-from callgate.executor._outcomes import Outcome, Raised, message_of, not_started, result_of, single
+from callgate.executor._outcomes import Outcome, Raised, message_of, not_started, result_of, single, words_of
 from callgate.executor._processes import check_findable
 from callgate.executor._threads import SHARED, Threads
 from callgate.keys import idempotency_key
@@ -308,6 +308,7 @@ class Batch:
         )
         life = Life(self._ground, tool, call, context=context, timeout=spec.timeout or self._executor.timeout)
         life.late = lambda outcome: self._late(call, spec, outcome, limit)
+        life.words = lambda value: words_of(value, limit)
         try:
             outcome = await self._attempts(life, spec, call)
         except TooManyHung:

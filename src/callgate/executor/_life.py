@@ -20,7 +20,7 @@ from types import GeneratorType
 from typing import Any
 
 from callgate.events import CallProgress
-from callgate.executor._outcomes import Outcome, Raised, Refused, Returned, Stopped, TimedOut
+from callgate.executor._outcomes import Outcome, Raised, Refused, Returned, Stopped, TimedOut, Words
 from callgate.executor._processes import run_in_process
 from callgate.executor._threads import Threads
 from callgate.tools import Tool, ToolContext
@@ -58,6 +58,8 @@ class Life:
     def __init__(self, ground: Ground, tool: Tool, call: ToolCall, *, context: ToolContext, timeout: float) -> None:
         self.late: Callable[[Outcome], None] | None = None
         """Told what an abandoned call came to after all."""
+        self.words: Callable[[Any], Words] | None = None
+        """Puts what a sync tool returned into words, in the tool's thread."""
         self._ground = ground
         self._tool = tool
         self._wanted = call
@@ -90,7 +92,7 @@ class Life:
         ended: asyncio.Future[Outcome] = self._loop.create_future()
 
         def done(value: Any, error: BaseException | None) -> None:
-            outcome = Returned(value) if error is None else Raised(error)
+            outcome = self._returned(value) if error is None else Raised(error)
             with suppress(RuntimeError):  # the loop is gone; nobody waits any more
                 self._loop.call_soon_threadsafe(self._arrived, ended, outcome)
 
@@ -121,6 +123,14 @@ class Life:
             "%s hangs; its thread is abandoned (%d hang now)", self._tool.name, self._ground.threads.abandoned
         )
         return self._ended_without_value()
+
+    def _returned(self, value: Any) -> Returned:
+        if self.words is None or inspect.isawaitable(value):
+            return Returned(value)
+        try:
+            return Returned(value, self.words(value))
+        except Exception:  # whoever settles the call meets it again, where errors are dealt with
+            return Returned(value)
 
     def _call(self, work: Callable[[], Any]) -> Any:
         value = work()

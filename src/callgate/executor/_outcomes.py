@@ -15,10 +15,27 @@ from typing import Any, TypeAlias
 from callgate.errors import Denied, NoEffect, NotFound, UpstreamError
 from callgate.masking import DEFAULT as MASKING
 from callgate.results import apart, compress, to_json, unknown_outcome
-from callgate.types import Status, ToolCall, ToolResult, ToolSpec
+from callgate.types import Part, Status, ToolCall, ToolResult, ToolSpec
 
 MAX_MESSAGE = 1000
 """Characters of an exception's message that the model sees: enough for any reason, too little for a dump."""
+
+
+@dataclass(slots=True, frozen=True)
+class Words:
+    """A returned value as the model, the ledger and the caller get it."""
+
+    text: str
+    size: int
+    value: Any
+    parts: tuple[Part, ...]
+
+
+def words_of(value: Any, limit: int) -> Words:
+    """Puts a value into words; takes its time where the value is large."""
+    rest, parts = apart(value)
+    text, size = compress(rest, limit)
+    return Words(text, size, to_json(rest), parts)
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +43,8 @@ class Returned:
     """The tool returned."""
 
     value: Any
+    words: Words | None = None
+    """Made already in the tool's own thread, so that a large value keeps nobody else waiting (X5)."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,10 +83,9 @@ _TRACEBACK = re.compile(
 def result_of(call: ToolCall, spec: ToolSpec, outcome: Outcome, *, limit: int) -> ToolResult:
     """The one result of a call that was started."""
     match outcome:
-        case Returned(value):
-            rest, parts = apart(value)
-            text, size = compress(rest, limit)
-            return ToolResult(call.id, "ok", text, value=to_json(rest), size=size, parts=parts)
+        case Returned(value, words):
+            said = words or words_of(value, limit)
+            return ToolResult(call.id, "ok", said.text, value=said.value, size=said.size, parts=said.parts)
         case Raised(error):
             return _raised(call, spec, single(error), limit)
         case Refused(error):
