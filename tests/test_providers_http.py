@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Reply, errors, providers
+from callgate import Agent, Reply, errors, providers
 from callgate.reply import TurnReader
 from callgate.types import Message, Request
 from loopback import HELLO, Loopback, chunk, head, loopback, refusal, say, sse, stream
@@ -335,6 +335,16 @@ async def test_retries_have_an_end() -> None:
     async with loopback(refusal("503 X", b"")) as server:
         assert isinstance(await failure(model(server, retries=2)), errors.Overloaded)
     assert len(server.asked) == 3
+
+
+async def test_a_run_does_not_retry_what_the_provider_has_retried() -> None:
+    async with loopback(refusal("503 X", b"")) as server:
+        async with Agent(model(server, retries=2), protocol="json") as agent:
+            result = await agent.run("hi")
+    assert result.reason == "provider_error"
+    posts = [asked for asked in server.asked if asked.method == "POST"]
+    assert len(posts) % 3 == 0  # three a step of the ladder
+    assert len(posts) <= 9
 
 
 async def test_the_key_is_nowhere() -> None:

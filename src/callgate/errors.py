@@ -52,8 +52,10 @@ class ProviderError(CallgateError):
     """The model's server or engine failed.
 
     `provider` names it, `status` is the HTTP status or None, `sent` tells whether any of the answer
-    had already arrived (then nothing is retried).
+    had already arrived (then nothing is retried), `tries` how often the provider has tried itself.
     """
+
+    tries: int = 1
 
     def __init__(self, message: str, *, provider: str = "", status: int | None = None, sent: bool = False) -> None:
         super().__init__(message)

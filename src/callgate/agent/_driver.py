@@ -421,7 +421,8 @@ def _late_done(task: asyncio.Task[Any]) -> None:
 
 def failed(error: Exception, now: float) -> Failed:
     """A request that failed before anything of its answer came."""
-    hopeless = isinstance(error, (ConfigError, BadRequest, RefusedKey, ModelMissing))
+    tried = getattr(error, "tries", 1) > 1  # by the provider: once more by the run would be too often
+    hopeless = tried or isinstance(error, (ConfigError, BadRequest, RefusedKey, ModelMissing))
     after = getattr(error, "retry_after", None)
     status = getattr(error, "status", None)
     return Failed(_said(error), now, type(error).__name__, again=not hopeless, after=after, status=status)

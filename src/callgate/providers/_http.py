@@ -230,6 +230,7 @@ class Mouth:
                 return await self._once(method, url, data, model, first=_PROBE if probe else self.timeout.first)
             except ProviderError as error:
                 attempt += 1
+                error.tries = attempt
                 if probe or attempt > self._network.retries or not _passing(error):
                     raise
                 wait = self._network.backoff * 2 ** (attempt - 1) * (0.75 + random.random() / 2)  # noqa: S311
