@@ -261,6 +261,15 @@ async def test_an_identical_write_is_answered_from_the_ledger(
         assert (await find(who, "r", key=idempotency_key("r", "c1")) is not None) == same_run
 
 
+async def test_a_write_is_known_also_if_its_id_looks_like_a_secret(open_store: Opener) -> None:
+    ledger = open_store()
+    await ledger.append("r", [started(), intent("r", replace(PAY, id="sk-abcdefghijklmnop1234"), "u")])
+    for who in (ledger, open_store()):
+        found = await find(who, "r")
+        assert found is not None
+        assert "sk-" not in found.call_id
+
+
 async def test_a_write_that_is_still_running_elsewhere_is_not_unknown(open_store: Opener) -> None:
     ledger = open_store()
     async with ledgers.hold(ledger, "r") as held:

@@ -76,7 +76,8 @@ class Store:
         self._masking = masking or Masking()
         self._clock = clock
         self._runs: dict[str, _Kept] = {}
-        self._writes: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._writes: dict[str, list[str]] = {}
+        """Hash of tool and arguments -> the runs that have started such writes."""
         self._closed = False
 
     async def append(
@@ -95,8 +96,7 @@ class Store:
             kept.last = at = max(self._clock(), kept.last)
             kept.fresh.append((entry.kind, at, snapshot))
             if entry.kind == "call_intent":
-                where = (str(entry.data["tool"]), str(entry.data["arguments_hash"]))
-                self._writes.setdefault(where, []).append((run_id, str(entry.data["call_id"])))
+                self._writes.setdefault(str(entry.data["arguments_hash"]), []).append(run_id)
             seq = len(kept.rows) + len(kept.fresh)
             out.append(Entry(entry.kind, entry.data, seq=seq, at=at, version=entry.version))
         return out
@@ -169,11 +169,13 @@ class Store:
         self, *, principal: str | None, tool: str, arguments_hash: str, run_id: str, key: str | None = None
     ) -> Write | None:
         """See `Ledger.find_write`."""
-        found = []
-        for other_run, call_id in self._writes.get((tool, arguments_hash), ()):
+        found: list[tuple[Write, bool]] = []
+        for other_run in dict.fromkeys(self._writes.get(arguments_hash, ())):
             kept = self._asked(other_run)
             if kept is not None:
-                found.append((kept.fold.writes[call_id], self._is_held(kept)))
+                writes = (w for w in kept.fold.writes.values() if (w.tool, w.arguments_hash) == (tool, arguments_hash))
+                found += [(write, self._is_held(kept)) for write in writes]
+        found.sort(key=lambda each: each[0].at)
         return answering(found, run_id=run_id, principal=principal, key=key)
 
     async def write(self, run_id: str, call_id: str) -> Write | None:
@@ -240,7 +242,7 @@ class Store:
         for info in gone:
             del self._runs[info.run_id]
         for places in self._writes.values():
-            places[:] = [place for place in places if place[0] in self._runs]
+            places[:] = [place for place in places if place in self._runs]
         return Pruned(len(gone), sum(i.entries for i in gone), sum(i.size for i in gone), tuple(i.run_id for i in gone))
 
     async def verify(self, run_id: str | None = None) -> Report:
