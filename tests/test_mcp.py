@@ -85,7 +85,7 @@ def test_images_of_a_server_reach_the_model(orders: mcp.Server) -> None:
     assert "[image/png]" in result.content
     assert "iVBOR" not in result.content
     assert result.parts == (image,)
-    assert image in model.requests[-1].messages[-1].content
+    assert image in tuple(model.requests[-1].messages[-1].content)
 
 
 def test_progress_is_reported(orders: mcp.Server) -> None:

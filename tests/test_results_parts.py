@@ -66,7 +66,7 @@ def asked(info: ModelInfo | None, protocol: str, where: str | None = None) -> tu
 @pytest.mark.parametrize("protocol", ["native", "json"])
 def test_an_image_of_a_tool_reaches_the_model_under_every_protocol(protocol: str, tmp_path: Path) -> None:
     result, request = asked(None, protocol, f"sqlite:{tmp_path / 'runs.db'}")
-    assert PART in request.messages[-1].content
+    assert PART in tuple(request.messages[-1].content)
     assert "Oslo from above" in request.messages[-1].text
     assert DATA not in request.messages[-1].text
     assert result.calls[0].result.parts == (PART,)
