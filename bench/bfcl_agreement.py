@@ -84,6 +84,9 @@ def corrupted(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
+    if len(sys.argv) < 2:
+        print("left out: python bench/bfcl_agreement.py FOLDER, where the wheel of bfcl-eval was unpacked")
+        return
     folder = Path(sys.argv[1])
     check, python = checker(folder)
     same = total = right = 0
