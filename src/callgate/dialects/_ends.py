@@ -24,8 +24,14 @@ def closers_of(r: Reading, calls: Calls) -> Marks:
 def after_call(r: Reading, calls: Calls) -> Parse[None]:
     """A call and its closer are over: surplus closers go, the call settles, white space stays text."""
     surplus = r.marks((*calls.inner, *calls.close, *calls.section_close))
+    before = ""
+    if calls.inner:  # it has to come: what was cut off belongs to it
+        before = yield from spaces(r)
+        if (yield from accept(r, r.marks(calls.inner))) >= 0:
+            before = ""
     while True:
-        gap = yield from spaces(r)
+        gap = before + (yield from spaces(r))
+        before = ""
         which = yield from accept(r, surplus, swallow=False)
         if which < 0:
             break
