@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -261,3 +262,12 @@ def test_what_is_no_text_is_refused_in_words(chunk: Any, wire: str | None) -> No
 def test_what_is_no_tool_is_refused_in_words(bad: Any) -> None:
     with pytest.raises(ConfigError, match=r"tools|parameters"):
         tool_specs([bad])
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning"])
+@pytest.mark.parametrize("dialect", [None, "hermes"])
+def test_a_character_cut_into_halves_by_the_server_is_put_together(field: str, dialect: str | None) -> None:
+    halves = [{field: "a\ud83d"}, {field: "\ude00b"}, {field: "\ude00"}, {field: "c\ud83d"}]
+    records = [*({"choices": [{"index": 0, "delta": d}]} for d in halves), {"choices": [{"finish_reason": "stop"}]}]
+    reply = read("".join(f"data: {json.dumps(r)}\n\n" for r in records).encode(), dialect, wire="openai")
+    assert getattr(reply, field) == "a😀b\ufffdc\ufffd"

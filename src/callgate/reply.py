@@ -10,6 +10,7 @@ known to be sound (X1).
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -40,6 +41,9 @@ __all__ = ["Reader", "TurnReader", "read", "separate", "tool_specs"]
 ToolLike: TypeAlias = Any
 """A `Tool`, a `ToolSpec`, a plain function, an OpenAI-style JSON dict or the bare function dict in it."""
 
+_HALF = re.compile("[\ud800-\udfff]")
+_HIGH = re.compile("[\ud800-\udbff]")
+
 _RESCUED = "a call came as text in the content; it was read with the model's dialect"
 
 
@@ -53,6 +57,8 @@ class TurnReader:
        After an unsound end every one of them is a `BadCall` ("unsound_end").
     4. A call without an id gets `call_<n>`; so does the second of two calls that carry one id.
     5. `Finish` tells the truth: a sound end with calls is "tool_calls", without is "stop".
+    6. A character that a server cut into UTF-16 halves, one in each of two records, is put together; a half that stays
+       alone becomes U+FFFD, for no text with it could be sent or stored.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class TurnReader:
         self._bad: list[BadCall] = []
         self._problems: list[str] = []
         self._finish: Finish | None = None
+        self._halves: dict[type[TextDelta | ReasoningDelta], str] = {}
 
     @property
     def finished(self) -> bool:
@@ -106,6 +113,8 @@ class TurnReader:
         for delta in deltas:
             if self._finish is not None:
                 return out
+            if isinstance(delta, (TextDelta, ReasoningDelta)) and (self._halves or not delta.text.isascii()):
+                delta = self._mended(delta)  # noqa: PLW2901
             if self._machine is not None and isinstance(delta, TextDelta):
                 text.append(delta.text)  # what came in one piece is read in one piece
                 continue
@@ -118,6 +127,17 @@ class TurnReader:
         if text:
             self._read(text, out)
         return out
+
+    def _mended(self, delta: TextDelta | ReasoningDelta) -> TextDelta | ReasoningDelta:
+        """Rule 6."""
+        kind = type(delta)
+        text = self._halves.pop(kind, "") + delta.text
+        if not self._hold or _HALF.search(text) is None:  # raw text is the caller's, to the character
+            return delta if text is delta.text else kind(text)
+        if _HIGH.match(text, len(text) - 1):
+            self._halves[kind] = text[-1]
+            text = text[:-1]
+        return kind(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
     def _read(self, text: list[str], out: list[Delta]) -> None:
         assert self._machine is not None
@@ -155,6 +175,11 @@ class TurnReader:
         return self._numbers.setdefault((source, index), len(self._numbers))
 
     def _end(self, finish: Finish, out: list[Delta]) -> None:
+        for kind in self._halves:  # rule 6
+            if kind is TextDelta and self._machine is not None:
+                self._read(["\ufffd"], out)
+            else:
+                self._take((kind("\ufffd"),), "wire", out)
         if self._machine is not None:
             self._take(self._machine.finish(), "text", out)
         if not self._hold and self._bad:
@@ -231,7 +256,7 @@ class Reader:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._over = False
 
-    def feed(self, chunk: str | bytes | bytearray | memoryview) -> list[Delta]:
+    def feed(self, chunk: str | bytes | bytearray | memoryview[Any]) -> list[Delta]:
         """The next piece, cut anywhere: the deltas that are now certain."""
         if self._over:
             raise ConfigError("Reader.feed: this reader is finished; make a new one for the next message")
@@ -308,7 +333,8 @@ def read(
 ) -> Reply:
     """What a model said, from its raw output: text, or with `wire` the bytes of an API's answer."""
     reader = Reader(dialect, wire=wire, tools=tools, prompt_tail=prompt_tail)
-    for chunk in (source,) if isinstance(source, (str, bytes, bytearray, memoryview)) else source:
+    chunks: Iterable[Any] = (source,) if isinstance(source, (str, bytes, bytearray, memoryview)) else source
+    for chunk in chunks:
         reader.feed(chunk)
     reader.finish()
     return reader.reply
