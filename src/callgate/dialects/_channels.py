@@ -178,6 +178,19 @@ def _states(channels: Channels | None) -> tuple[State, State]:
     return State([], suffix=False), State(rules, suffix=False, reasoning=True)
 
 
+def _payload(r: Reading, spec: Calls) -> Parse[bool]:
+    """The arguments of the open call. False: they cannot be read, and the call is settled."""
+    try:
+        yield from read_payload(r, spec, {})
+    except Cut:
+        r.drop_call("truncated")
+        return False
+    except Broken:
+        yield from resync(r, spec)
+        return False
+    return True
+
+
 def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Parse[None]:
     """Functionary 3.2: `NAME` and a line's end; code for `python`, an object for the rest, text for `all`."""
     spec = Calls(channels.payload, open=channels.start)
@@ -196,13 +209,7 @@ def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Pars
         return
     r.commit(hold)
     r.open_call(name)
-    try:
-        yield from read_payload(r, spec, {})
-    except Cut:
-        r.drop_call("truncated")
-        return
-    except Broken:
-        yield from resync(r, spec)
+    if not (yield from _payload(r, spec)):
         return
     gap = yield from spaces(r)
     r.settle_call()
@@ -262,13 +269,7 @@ def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
         name = name if name in r.known else code_tool(r)
     spec = Calls(payload, close=channels.end, open=channels.start, closed_by_end=True)
     r.open_call(name.strip() or None)
-    try:
-        yield from read_payload(r, spec, {})
-    except Cut:
-        r.drop_call("truncated")
-        return
-    except Broken:
-        yield from resync(r, spec)
+    if not (yield from _payload(r, spec)):
         return
     gap = yield from spaces(r)
     if (yield from accept(r, r.marks(channels.end))) < 0 and (yield from char(r)) != "":
