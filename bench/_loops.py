@@ -54,13 +54,12 @@ def callgate(turns: int, folder: Path | None) -> Run:
         return f"item {item} costs {item * 3} cents"
 
     ledger = f"sqlite:{folder}/callgate.db" if folder else "memory"
-    agent = Agent("local", tools=[price], ledger=ledger, max_turns=turns + 2, max_requests=turns + 2)
+    agent = Agent(Replay([]), tools=[price], ledger=ledger, max_turns=turns + 2, max_requests=turns + 2)
     loop = asyncio.new_event_loop()
 
     def run() -> None:
         calls = [{"calls": [{"name": "price", "arguments": {"item": n}}]} for n in range(turns)]
-        agent.provider = Replay([*calls, "done"])
-        result = loop.run_until_complete(agent.run(QUESTION))
+        result = loop.run_until_complete(agent.run(QUESTION, model=Replay([*calls, "done"])))
         assert (result.reason, len(result.calls)) == ("answered", turns), result
 
     return run

@@ -17,7 +17,21 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from time import process_time
+
+PACKAGES = (
+    "callgate",
+    "aiohttp",
+    "httpx-sse",
+    "jiter",
+    "openai",
+    "ollama",
+    "pydantic-ai-slim",
+    "langchain-openai",
+    "langgraph",
+    "openai-agents",
+)
 
 ROUNDS = 7
 """Samples of each contender; the median is reported."""
@@ -38,6 +52,11 @@ class Measured:
     def micros(self, name: str, parts: int = 1) -> float:
         """CPU microseconds of one of the `parts` (chunks, records, calls) that one call works through."""
         return self.seconds(name) / parts * 1e6
+
+    def spread(self, name: str, to: str) -> tuple[float, float]:
+        """The least and the greatest of those ratios."""
+        ratios = [a / b for a, b in zip(self.samples[name], self.samples[to], strict=True)]
+        return min(ratios), max(ratios)
 
     def ratio(self, name: str, to: str) -> float:
         """How many times the cost of `to` one call of `name` costs: the median over the rounds."""
@@ -124,6 +143,17 @@ def machine() -> str:
     return f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {model}"
 
 
+def versions() -> str:
+    """callgate and what it is compared with, as far as it is installed."""
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
 def main(tables: Mapping[str, Callable[[], Table]], argv: Iterable[str] | None = None) -> None:
     """Runs the named tables (all without arguments) and prints them; `--strict`: status 1 if a goal was missed."""
     parser = argparse.ArgumentParser()
@@ -132,7 +162,8 @@ def main(tables: Mapping[str, Callable[[], Table]], argv: Iterable[str] | None =
     args = parser.parse_args(None if argv is None else list(argv))
     if unknown := [name for name in args.tables if name not in tables]:
         parser.error(f"no such table: {', '.join(unknown)} (there are {', '.join(tables)})")
-    print(f"CPU time, medians of {ROUNDS} rounds; {machine()}\n", flush=True)
+    print(f"CPU time, medians of {ROUNDS} rounds; {machine()}; busy processes: {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"Versions: {versions()}\n", flush=True)
     missed: list[str] = []
     for name in args.tables or tables:
         table = tables[name]()

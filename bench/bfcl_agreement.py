@@ -14,8 +14,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-from callgate.evals._bfcl import CATEGORIES, NO_CALL, load
 from callgate.evals._match import wrong
+from callgate.evals.bfcl import CATEGORIES, NO_CALL, load
 from callgate.types import ToolCall
 
 RNG = random.Random(1)

@@ -19,7 +19,7 @@ from pathlib import Path
 import jsonschema_rs
 
 from callgate import protocols, providers
-from callgate.evals import _bfcl
+from callgate.evals import bfcl
 from callgate.evals._cases import Case
 from callgate.providers import Provider
 from callgate.reply import TurnReader
@@ -37,7 +37,7 @@ async def main(requests: int) -> None:
     counts: Counter[str] = Counter()
     longest, began = 0, time.monotonic()
     for group in GROUPS:
-        for case in _bfcl.sample(_bfcl.load(group, folder), requests // len(GROUPS), seed=7):
+        for case in bfcl.sample(bfcl.load(group, folder), requests // len(GROUPS), seed=7):
             for options in HOW:
                 reply = await ask(provider, info, case, options)
                 longest = max(longest, (reply.usage or {}).get("output", 0))

@@ -34,7 +34,7 @@ PROMPTS = (
 async def main() -> None:
     """Asks them one after the other with a fresh conversation each."""
     agent = Agent("local", tools=TOOLS)
-    print("| prompt | calls and results | what the person read | s |\n|---|---|---|---:|")
+    print("| prompt | calls and results | final answer | s |\n|---|---|---|---:|")
     calls = sound = answered = 0
     for prompt in PROMPTS:
         began = time.monotonic()
@@ -64,8 +64,10 @@ def _calls(result: RunResult) -> str:
 
 
 def _words(text: str, odd: list[str]) -> str:
-    """The answer; what callgate told instead of the model is marked."""
-    return _cell(text, 160) + (" *(results told)*" if any("told instead" in problem for problem in odd) else "")
+    """The final answer, marked where the results were shown in its place."""
+    return _cell(text, 160) + (
+        " *(model's answer replaced by the result)*" if any("shown instead" in problem for problem in odd) else ""
+    )
 
 
 def _cell(text: str, limit: int) -> str:

@@ -1,31 +1,32 @@
-"""The reader's benchmark: `python bench/reader.py [W1 W2 W3 W5 chunk live separate]`.
+"""The reader's benchmark: `python bench/reader.py [W1 W2 W3 W5 chunk wire live separate]`.
 
-Every text is cut into chunks of 4 characters and the cost is CPU time a chunk, beside the floor (a method call a chunk
-that does nothing), what people write by hand (rescan), and libraries; see `_workloads` and `_peers`.
+Every text is cut into chunks of 4 characters and read by the public `callgate.Reader`; the cost is CPU time a chunk,
+beside the floor (an empty method call a chunk in the same loop), what people write by hand, and libraries; see
+`_workloads` and `_peers`. The machine inside `Reader` is given beside it, marked "inner".
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jiter
 
 from _measure import Measured, Table, chunks_of, main, measure
-from _peers import Empty, full_rescan_reader, library, rescan, rescan_reader
+from _peers import Empty, Separator, full_rescan_reader, library, rescan, rescan_reader
+from _streams import openai_call, openai_text, pieces_of, sse
 from _workloads import PROSE, RENDER, TAGS, TOOLS, prose, w1, w2, w3, w5
-from callgate import dialects
+from callgate import Reader, dialects, formats, read
 from callgate.liveview import LiveArguments
 from callgate.separation import separate
-from callgate.types import ToolCall
 
 DIALECTS = tuple(RENDER)
 partial_json = partial(jiter.from_json, partial_mode="trailing-strings")
 
 
-def _drive(make: Callable[[], Any], chunks: list[str]) -> None:
+def _drive(make: Callable[[], Any], chunks: Sequence[str | bytes]) -> None:
     machine = make()
     for chunk in chunks:
         for _ in machine.feed(chunk):  # whoever reads a stream looks at what comes
@@ -34,21 +35,38 @@ def _drive(make: Callable[[], Any], chunks: list[str]) -> None:
         pass
 
 
-def _ours(dialect: str) -> Callable[[], Any]:
+def _ours(dialect: str) -> Callable[[], Reader]:
+    return lambda: Reader(dialect, tools=TOOLS)
+
+
+def _inner(dialect: str) -> Callable[[], Any]:
     return lambda: dialects.reader(dialect, tools=TOOLS)
+
+
+def _both(dialect: str, chunks: list[str]) -> dict[str, Callable[[], object]]:
+    """The public reader, the machine in it, and the floor."""
+    makers = {"ours": _ours(dialect), "inner": _inner(dialect), "floor": Empty}
+    return {name: partial(_drive, make, chunks) for name, make in makers.items()}
 
 
 def _check(dialect: str, text: str, calls: int, *, last: dict[str, Any] | None = None) -> None:
     """A reader that reads nothing would be fast: the calls must be there."""
-    machine = _ours(dialect)()
-    deltas = [delta for chunk in chunks_of(text) for delta in machine.feed(chunk)] + machine.finish()
-    found = [delta for delta in deltas if isinstance(delta, ToolCall)]
-    assert len(found) == calls, f"{dialect}: {len(found)} calls, not {calls}; problems: {machine.problems}"
+    reply = read(chunks_of(text), dialect, tools=TOOLS)
+    found = reply.calls
+    assert len(found) == calls, f"{dialect}: {len(found)} calls, not {calls}; problems: {reply.problems}"
     assert last is None or found[-1].arguments == last, f"{dialect}: wrong arguments"
 
 
 def _per_chunk(measured: Measured, name: str, chunks: list[str]) -> str:
     return f"{measured.micros(name, len(chunks)):.2f} µs"
+
+
+def _rows(table: Table, dialect: str, found: Measured, chunks: list[str], goal: float) -> None:
+    """Beside the floor, and beside the machine inside."""
+    cost = _per_chunk(found, "ours", chunks)
+    table.at_most(f"{dialect}: of an empty method call", found.ratio("ours", "floor"), goal, cost=cost)
+    inner = _per_chunk(found, "inner", chunks)
+    table.at_most(f"{dialect}: of the inner machine (inner)", found.ratio("ours", "inner"), 1.3, cost=inner)
 
 
 def table_w1() -> Table:
@@ -58,20 +76,21 @@ def table_w1() -> Table:
         text = w1(dialect)
         _check(dialect, text, 3)
         chunks = chunks_of(text)
-        works: dict[str, Callable[[], object]] = {
-            "ours": partial(_drive, _ours(dialect), chunks),
-            "floor": partial(_drive, Empty, chunks),
-            "plain": partial(rescan_reader, chunks, *TAGS[dialect]),
-        }
+        works = _both(dialect, chunks) | {"plain": partial(rescan_reader, chunks, *TAGS[dialect])}
         if dialect == "hermes":
             works["full"] = partial(full_rescan_reader, chunks, *TAGS[dialect], partial_json)
+            works["separator"] = partial(_drive, partial(Separator, *TAGS[dialect]), chunks)
         found = measure(works)
-        cost = _per_chunk(found, "ours", chunks)
-        table.at_most(f"{dialect}: of an empty method call", found.ratio("ours", "floor"), 15, cost=cost)
+        _rows(table, dialect, found, chunks, 15)
         if dialect == "hermes":
-            table.at_least(f"{dialect}: cheaper than a full rescan", found.ratio("full", "ours"), 7, cost=cost)
+            cost = _per_chunk(found, "separator", chunks)
+            table.at_most("hermes: of the best separator by hand", found.ratio("ours", "separator"), 4, cost=cost)
+            cost = _per_chunk(found, "full", chunks)
+            table.at_least("hermes: cheaper than a full rescan", found.ratio("full", "ours"), 7, cost=cost)
+        cost = _per_chunk(found, "plain", chunks)
         table.fact(f"{dialect}: cheaper than a plain rescan (tags only)", found.ratio("plain", "ours"), cost=cost)
     table.note("A full rescan searches the tags, parses the finished calls and, with jiter, the open one.")
+    table.note("The separator by hand tells text from calls and does nothing else: no JSON, no names, no errors.")
     return table
 
 
@@ -83,34 +102,47 @@ def table_w2() -> Table:
         cut = {size: chunks_of(w2(dialect, size)) for size in sizes}
         _check(dialect, w2(dialect, 1_000), 1, last={"path": "a.txt", "text": prose(1_000)})
         works = {str(size): partial(_drive, _ours(dialect), chunks) for size, chunks in cut.items()}
-        found = measure(works | {"floor": partial(_drive, Empty, cut[1_000_000])}, rounds=5)
+        big = cut[1_000_000]
+        found = measure(
+            works | {"inner": partial(_drive, _inner(dialect), big), "floor": partial(_drive, Empty, big)}, rounds=5
+        )
         cost = {size: found.micros(str(size), len(chunks)) for size, chunks in cut.items()}
         shown = " ".join(f"{cost[size]:.2f}" for size in sizes) + " µs"
-        growth = found.ratio("1000000", "1000") * len(cut[1_000]) / len(cut[1_000_000])
-        table.at_most(f"{dialect}: a chunk at 1 M against 1 k", growth, 1.3, cost=shown)
-        table.at_most(f"{dialect}: of an empty method call, at 1 M", found.ratio("1000000", "floor"), 30, cost=shown)
+        growth = found.ratio("1000000", "1000") * len(cut[1_000]) / len(big)
+        table.at_most(f"{dialect}: a chunk at 1 M against 1 k", growth, 1.2, cost=shown)
+        table.at_most(f"{dialect}: of an empty method call, at 1 M", found.ratio("1000000", "floor"), 25, cost=shown)
+        inner = _per_chunk(found, "inner", big)
+        table.at_most(f"{dialect}: of the inner machine (inner)", found.ratio("1000000", "inner"), 1.3, cost=inner)
     chunks = chunks_of(w2("hermes", 100_000))
     found = measure(
         {
             "ours": partial(_drive, _ours("hermes"), chunks),
             "plain": partial(rescan_reader, chunks, *TAGS["hermes"]),
+            "separator": partial(_drive, partial(Separator, *TAGS["hermes"]), chunks),
         },
         rounds=3,
     )
     cost_100k = _per_chunk(found, "ours", chunks)
     table.at_least("hermes: cheaper than a plain rescan, at 100 k", found.ratio("plain", "ours"), 8, cost=cost_100k)
+    cost = _per_chunk(found, "separator", chunks)
+    table.at_most("hermes: of the best separator by hand, at 100 k", found.ratio("ours", "separator"), 4, cost=cost)
     return table
 
 
-def _against_floor(title: str, text_of: Callable[[str], str], calls: int, goal: float | None) -> Table:
+def _against_floor(title: str, text_of: Callable[[str], str], calls: int, goal: float) -> Table:
     table = Table(title)
     for dialect in DIALECTS:
         text = text_of(dialect)
         _check(dialect, text, calls)
         chunks = chunks_of(text)
-        found = measure({"ours": partial(_drive, _ours(dialect), chunks), "floor": partial(_drive, Empty, chunks)})
-        row = partial(table.at_most, goal=goal) if goal else table.fact
-        row(f"{dialect}: of an empty method call", found.ratio("ours", "floor"), cost=_per_chunk(found, "ours", chunks))
+        works = _both(dialect, chunks)
+        if dialect == "hermes":
+            works["separator"] = partial(_drive, partial(Separator, *TAGS[dialect]), chunks)
+        found = measure(works)
+        _rows(table, dialect, found, chunks, goal)
+        if dialect == "hermes":
+            cost = _per_chunk(found, "separator", chunks)
+            table.at_most("hermes: of the best separator by hand", found.ratio("ours", "separator"), 4, cost=cost)
     return table
 
 
@@ -121,7 +153,7 @@ def table_w3() -> Table:
 
 def table_w5() -> Table:
     """W5: eight calls."""
-    return _against_floor("W5: eight calls at once", w5, 8, None)
+    return _against_floor("W5: eight calls at once", w5, 8, 25)
 
 
 def table_chunk() -> Table:
@@ -130,10 +162,42 @@ def table_chunk() -> Table:
     for dialect in DIALECTS:
         text = w2(dialect, 100_000)
         arguments = json.dumps({"path": "a.txt", "text": prose(100_000)}, ensure_ascii=False)
-        works = {"ours": partial(_drive, _ours(dialect), [text]), "loads": partial(json.loads, arguments)}
-        found = measure(works)
+        found = measure(_both(dialect, [text]) | {"loads": partial(json.loads, arguments)})
         cost = f"{found.micros('ours'):.0f} µs"
-        table.at_most(f"{dialect}: of json.loads of the arguments", found.ratio("ours", "loads"), 4, cost=cost)
+        table.at_most(f"{dialect}: of json.loads of the arguments", found.ratio("ours", "loads"), 2.5, cost=cost)
+        inner = f"{found.micros('inner'):.0f} µs"
+        table.at_most(f"{dialect}: of the inner machine (inner)", found.ratio("ours", "inner"), 1.3, cost=inner)
+    return table
+
+
+def _load(pieces: list[bytes]) -> list[Any]:
+    form = formats.get("openai")
+    framing, loader = form.framing(), form.Loader()
+    out: list[Any] = []
+    for piece in pieces:
+        for record in framing.feed(piece):
+            out += loader.feed(record)
+    return out + loader.finish()
+
+
+def table_wire() -> Table:
+    """The same through a wire."""
+    table = Table('`Reader(wire="openai")` beside framing and loader alone (pieces of 1 to 256 bytes)')
+    for what, records in (("text", openai_text(300)), ("a call", openai_call(100))):
+        pieces = pieces_of(sse(records))
+        found = measure(
+            {
+                "ours": partial(_drive, partial(Reader, wire="openai"), pieces),
+                "dialect": partial(_drive, partial(Reader, "hermes", wire="openai"), pieces),
+                "inner": partial(_load, pieces),
+            }
+        )
+        cost = f"{found.micros('ours', len(records)):.2f} µs a record"
+        table.at_most(f"{what}: of the loader (inner)", found.ratio("ours", "inner"), 1.3, cost=cost)
+        cost = f"{found.micros('dialect', len(records)):.2f} µs a record"
+        table.fact(
+            f"{what}, watched for leaked calls: of the loader (inner)", found.ratio("dialect", "inner"), cost=cost
+        )
     return table
 
 
@@ -215,6 +279,7 @@ if __name__ == "__main__":
             "W3": table_w3,
             "W5": table_w5,
             "chunk": table_chunk,
+            "wire": table_wire,
             "live": table_live,
             "separate": table_separate,
         }

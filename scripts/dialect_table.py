@@ -41,9 +41,11 @@ def markers(dialect: Dialect, key: str) -> str:
 
 def thinking(dialect: Dialect) -> str:
     """The markers around its reasoning."""
-    regions = [region for region in dialect.regions if region.kind == "reasoning" and region.open and region.close]
+    regions = [
+        region for region in dialect.regions if region.kind in ("reasoning", "sealed") and region.open and region.close
+    ]
     texts = [f"{code(region.open[0])}…{code(region.close[0])}" for region in regions]
-    if dialect.channels is not None and (dialect.channels.reasoning or dialect.channels.to_reasoning):
+    if dialect.channels is not None:
         texts.append("its own channel")
     return ", ".join(texts) or "none"
 

@@ -24,15 +24,20 @@ ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 HEAD = """\
 # The command line
 
-Every command has `--help`; this page says the same (it is made from them by `scripts/document.py`). A mistake of yours
-is one line on stderr that says what to do, and the exit status is not 0: 1 for a failure, 2 for a wrong option, 3 for a
-run that waits for a person, 130 after Ctrl-C.
+Every command has `--help`; this page says the same (it is made from them by `scripts/document.py`). Usage
+errors print one line to stderr that says what to do, and the exit status is not 0: 1 for a failure, 2 for a wrong
+option, 3 for a run that waits for approval, 130 after Ctrl-C.
 
 In a terminal `ask`, `chat` and `demo` show the run live: the text and the arguments of calls as they are generated,
 and the states *generating*, *calling NAME*, *got result* and *answered* with their times. Without a terminal they
 print one plain line for every state, and `callgate ask` keeps stdout for the answer alone. With `--json` every event
 is printed as one line of JSON: `type` is its name, and the other fields are those of `callgate.events`, so that
 `load_event(json.loads(line))` gives the event back. `NO_COLOR` is respected.
+
+What a model, tool, server or file wrote is never sent to a terminal as it is: control, bidirectional, invisible and
+zero-width characters are shown as escapes (`\\x1b`, `\\u202e`), in `--json` as `\\uXXXX`; the joiners U+200C and U+200D
+are left out. In a pipe, JSON and the answer are exact. Waiting calls have short numbers that never change within a run;
+the model's own id is accepted too. A run id may be shortened as long as only one run begins so.
 """
 
 
@@ -46,7 +51,7 @@ def pages() -> dict[Path, str]:
 def rooms() -> str:
     """The rooms by floor, with what each is and its law, from the import contract and the modules' own words."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    rows = ["| floor | room | what it is | its law |", "|---|---|---|---|"]
+    rows = ["| layer | package | what it is | its invariant |", "|---|---|---|---|"]
     for floor, layer in enumerate(reversed(contracts[0]["layers"]), 1):
         for name in sorted(room.strip(" ()").removeprefix("callgate.") for room in layer.split("|")):
             place = ROOT / "src" / "callgate" / name
@@ -60,7 +65,8 @@ def rooms() -> str:
 def _cell(words: str) -> str:
     """What a room is, and its law, each in its first sentence."""
     first, *rest = words.split("\n\n")
-    law = next((part for part in rest if part.startswith("One law")), "").partition(":")[2]
+    law = next((part for part in rest if re.match(r"(One law|Law)\b", part)), "").partition(":")[2]
+    law = re.sub(r"\s*\(tests/\S+\)", "", law)
     parts = [" ".join(part.split()).replace("|", "\\|") for part in (first, law)]
     return " | ".join(re.split(r"(?<=[.])\s(?=[A-Z])", part)[0] for part in parts)
 

@@ -1,4 +1,5 @@
-"""Makes the environment in .venv: `setup.py demo` (what `make demo` needs) or `setup.py dev` (everything).
+"""Makes the environment in .venv: `setup.py demo` (what `make demo` needs) or `setup.py dev` (everything). And
+`setup.py bench` makes .venv-bench: callgate beside the packages that it is compared with, which nothing else needs.
 
 One law: it uses the user's own uv or pip as they are configured, so mirrors, proxies and keys hold. A second call
 with nothing changed does nothing.
@@ -15,10 +16,10 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-VENV = HERE / ".venv"
+VENV = HERE / (".venv-bench" if sys.argv[1:] == ["bench"] else ".venv")
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 NEEDS = ("pyproject.toml", "constraints.txt")
-EXTRAS = {"demo": "local,chat", "dev": "all"}
+EXTRAS = {"demo": "local,chat", "dev": "all", "bench": "all"}
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
         return
     began = time.monotonic()
     uv = shutil.which("uv")
-    print(f"setup: making .venv for {wanted} with {'uv' if uv else 'pip'} …", flush=True)
+    print(f"setup: making {VENV.name} for {wanted} with {'uv' if uv else 'pip'} …", flush=True)
     _environment(uv)
     _install(uv, wanted)
     _stamp(wanted).write_text(mark, "utf-8")
@@ -73,6 +74,10 @@ def _install(uv: str | None, wanted: str) -> None:
     if wanted == "dev":
         what += _group("dev")
     _run([*tool, "--constraint", str(HERE / "constraints.txt"), *what])
+    if wanted == "bench":
+        for package in _group("bench"):  # one by one: a table leaves out what cannot be had
+            if subprocess.run([*tool, package], check=False, cwd=HERE).returncode:
+                print(f"setup: {package} cannot be had here; it is left out of the tables", flush=True)
 
 
 def _group(name: str) -> list[str]:

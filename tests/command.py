@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
     """The sum of two numbers."""
     return a + b
 
-@tool(confirm=True)
+@tool(effect="write", confirm=True)
 def pay(amount: int) -> str:
     """Pays an amount."""
     return f"paid {amount}"
@@ -67,12 +67,13 @@ class Served:
     def __init__(self, scripts: tuple[Any, ...]) -> None:
         self.scripts = scripts
         self.asked: list[Asked] = []
+        self.pages: dict[str, Any] = {}
         self.loopback: Loopback | None = None
 
     def answer(self, asked: Asked) -> Any:
         """What the server does about one request."""
         if asked.method != "POST":  # who are you, which models have you got
-            return refusal("404 Not Found", {"error": {"message": "not here"}})
+            return self.pages.get(asked.path, refusal("404 Not Found", {"error": {"message": "not here"}}))
         self.asked.append(asked)
         return self.scripts[min(len(self.asked), len(self.scripts)) - 1]
 
@@ -129,19 +130,21 @@ def answering(*words: str, delay: float = 0.0) -> list[Any]:
 class Person:
     """Somebody at a terminal with a running `callgate …`."""
 
-    def __init__(self, home: Path, *words: str, patience: float = PATIENCE, **more: str) -> None:
+    def __init__(
+        self, home: Path, *words: str, patience: float = PATIENCE, stdin: str = "terminal", **more: str
+    ) -> None:
         self._patience = patience
         self._here, there = pty.openpty()
         fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
 
         def take_terminal() -> None:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
             [*CALLGATE, *words],
             cwd=home,
             env=environment(home, **more),
-            stdin=there,
+            stdin=there if stdin == "terminal" else subprocess.DEVNULL,
             stdout=there,
             stderr=there,
             start_new_session=True,

@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from callgate import Agent, NoEffect, Replay, tool
-from callgate.errors import RunBusy
+from callgate.errors import LedgerError, RunBusy
+from callgate.ledger import postgres as postgres_store
 from callgate.ledger import sqlite as sqlite_store
+from callgate.ledger._writer import Writer
 from callgate.tools import Inject, Tool
 from callgate.types import Principal, Request
 
@@ -57,6 +59,7 @@ def lay_points() -> None:
     """Puts the points around every append and every transaction of the ledger."""
     append = sqlite_store.Store.append
     carry_out = sqlite_store._carry_out
+    submit = Writer.submit
 
     async def appending(self: Any, run_id: str, entries: Any, **named: Any) -> Any:
         death.pass_("append.before")
@@ -68,8 +71,19 @@ def lay_points() -> None:
         carry_out(task, ask)
         death.pass_("transaction")
 
+    def submitting(self: Any, work: Any, **named: Any) -> Any:
+        def through(ask: Any) -> Any:
+            value = work(ask)
+            death.pass_("transaction")
+            return value
+
+        is_sqlite = isinstance(self._transact.__self__, sqlite_store.Store)
+        return submit(self, work if is_sqlite else through, **named)
+
     sqlite_store.Store.append = appending  # type: ignore[method-assign]
+    postgres_store.Store.append = appending  # type: ignore[method-assign]
     sqlite_store._carry_out = carrying
+    Writer.submit = submitting  # type: ignore[method-assign]
 
 
 # --- the bank -----------------------------------------------------------------------------------------------------
@@ -89,7 +103,15 @@ def make_bank(path: Path) -> None:
     bank.close()
 
 
-def tools_of(path: Path, *, lookup: bool, slow: float = 0.0) -> list[Tool]:
+def password_of(to: str, cents: int) -> str:
+    """What a payment needs to know; the ledger masks it."""
+    return f"hunter2-{to}-{cents}"
+
+
+NOTE = 'def f(password: str): ...  # "api_key": "sk-abcdefghijklmnop12345678", https://user:secret@host/'
+
+
+def tools_of(path: Path, *, lookup: bool, slow: float = 0.0, masked: bool = False, confirm: bool = False) -> list[Tool]:
     @tool(effect="read")
     def balance(name: str) -> int:
         """Cents on an account."""
@@ -121,11 +143,34 @@ def tools_of(path: Path, *, lookup: bool, slow: float = 0.0) -> list[Tool]:
             raise NoEffect("there is no such transfer")
         return f"sent {found[0][0]} to {arguments['to']}"
 
-    sender = Tool.from_function(transfer, effect="write", lookup=find if lookup else None)
+    def fault(text: str) -> None:
+        with (path.parent / "faults").open("a") as file:
+            file.write(text + "\n")
+
+    def is_true(where: str, to: str, cents: int, password: str, note: str) -> None:
+        if (password, note) != (password_of(to, cents), NOTE):
+            fault(f"{where}: {password!r}, {note!r}")
+
+    def transfer_masked(to: str, cents: int, password: str, note: str, idempotency_key: Inject[str]) -> str:
+        """Sends cents from alice."""
+        is_true("tool", to, cents, password, note)
+        return transfer(to, cents, idempotency_key)
+
+    def find_masked(key: str, arguments: dict[str, Any]) -> str:
+        is_true("lookup", **arguments)
+        return find(key, arguments)
+
+    sender = Tool.from_function(
+        transfer_masked if masked else transfer,
+        name="transfer",
+        effect="write",
+        lookup=(find_masked if masked else find) if lookup else None,
+        confirm=confirm,
+    )
     return [balance, sender]
 
 
-def model() -> Replay:
+def model(masked: bool = False) -> Replay:
     """Asks for the payments that have no result which settles them, two at a time."""
 
     def reply(request: Request) -> Any:
@@ -141,7 +186,9 @@ def model() -> Replay:
         if not open_:
             return "all paid"
         wanted: list[dict[str, Any]] = [{"name": "balance", "arguments": {"name": "alice"}}]
-        wanted += [{"name": "transfer", "arguments": {"to": to, "cents": cents}} for to, cents in open_[:2]]
+        for to, cents in open_[:2]:
+            more = {"password": password_of(to, cents), "note": NOTE} if masked else {}
+            wanted.append({"name": "transfer", "arguments": {"to": to, "cents": cents, **more}})
         return {"content": "paying", "calls": wanted}
 
     return Replay([reply] * 40)
@@ -159,22 +206,31 @@ def live(order: dict[str, Any]) -> None:
 
     async def work() -> dict[str, Any]:
         agent = Agent(
-            model(),
-            tools=tools_of(folder / "bank.db", lookup=order["lookup"], slow=order.get("slow", 0.0)),
-            ledger=f"sqlite:{folder}/runs.db",
+            model(order.get("masked", False)),
+            tools=tools_of(
+                folder / "bank.db",
+                lookup=order["lookup"],
+                slow=order.get("slow", 0.0),
+                masked=order.get("masked", False),
+                confirm=order.get("confirm", False),
+            ),
+            ledger=order.get("where") or f"sqlite:{folder}/runs.db",
             dialect="hermes",
             max_turns=20,
             repeat_warn=0,
             repeat_stop=0,
         )
-        begun = await agent.ledger.read("r")
         try:
-            if begun:
+            if await agent.ledger.read("r"):
                 result = await agent.resume("r")
             else:
                 result = await agent.run("pay everybody", principal=Principal("alice"), run_id="r")
+            while result.reason == "waiting":
+                result = await agent.resume("r", {call.id: True for call in result.pending})
         except RunBusy as error:
             return {"reason": "busy", "error": str(error)}
+        except LedgerError as error:
+            return {"reason": "ledger", "error": str(error), "calls": []}
         return {
             "reason": result.reason,
             "error": result.error,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -37,31 +38,95 @@ def why_not() -> str | None:
     return None
 
 
+class Server:
+    """A server that can be stopped, started and frozen."""
+
+    def __init__(self, *, max_connections: int = 40) -> None:
+        found = binaries()
+        assert found is not None
+        self._bin = found
+        self.folder = Path(tempfile.mkdtemp(prefix="cg-pg-", dir="/tmp"))
+        self._user: dict[str, object] = {}
+        if os.geteuid() == 0:
+            owner = pwd.getpwnam("postgres")
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+            self._user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        self._data = self.folder / "data"
+        self._options = f"-k {self.folder} -c listen_addresses='' -c fsync=off -c max_connections={max_connections}"
+        self.address = f"postgresql://callgate@/postgres?host={self.folder}"
+        self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "callgate", "-E", "UTF8", "--no-sync")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            (str(self._bin / program), *arguments),
+            check=True,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            **self._user,  # type: ignore[call-overload]
+        )
+
+    def start(self) -> None:
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-l", log, "-o", self._options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", mode, "stop")
+
+    def processes(self) -> list[int]:
+        """The server and its children, the server first."""
+        main = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        return [main, *map(int, children)]
+
+    def freeze(self) -> list[int]:
+        """Stops every process of the server where it stands: it answers nothing, and its lines stay open."""
+        frozen = self.processes()
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        return frozen
+
+    def sql(self, statement: str, *params: object) -> list[tuple[object, ...]]:
+        """Runs one statement as the owner."""
+        import psycopg
+
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), params)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def cut_connections(self) -> None:
+        """Ends every session of ours."""
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'callgate' AND pid <> pg_backend_pid()"
+        )
+
+
+def thaw(frozen: list[int]) -> None:
+    """Lets the processes go on."""
+    for pid in frozen:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def running(**options: int) -> Iterator[Server]:
+    """Starts a server of one's own."""
+    made = Server(**options)
+    try:
+        made.start()
+        try:
+            yield made
+        finally:
+            with suppress(subprocess.CalledProcessError):  # a test has stopped it
+                made.stop()
+    finally:
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """Starts a server; gives its address."""
-    bin_folder = binaries()
-    assert bin_folder is not None
-    folder = Path(tempfile.mkdtemp(prefix="cg-pg-", dir="/tmp"))
-    user: dict[str, object] = {}
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam("postgres")
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-    data = folder / "data"
-
-    def run(*command: str) -> None:
-        subprocess.run(
-            command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, **user
-        )
-
-    try:
-        run(str(bin_folder / "initdb"), "-D", str(data), "-A", "trust", "-U", "callgate", "-E", "UTF8", "--no-sync")
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=40"
-        run(str(bin_folder / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
-        try:
-            yield f"postgresql://callgate@/postgres?host={folder}"
-        finally:
-            run(str(bin_folder / "pg_ctl"), "-D", str(data), "-w", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running() as made:
+        yield made.address

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from callgate.events import CallFinished, CallProposed, CallStarted
+from callgate.events import CallFinished, CallProposed
 from callgate.policy import Answer, Rule, approval, budget, permission, repetition
 from callgate.run import (
     Answered,
@@ -28,7 +28,6 @@ from callgate.run import (
     Step,
     Tick,
 )
-from callgate.run._journal import merged
 from callgate.types import (
     BadCall,
     CallDelta,
@@ -198,11 +197,6 @@ class Script:
                 settled.append(ToolCall(own or "", name, dict(arguments), index, flags))
         finish = self.choose("finish", ["stop"] * 6 + ["length", "error", "interrupted", "content_filter"])
         return [*out, *settled, Finish(finish, {"input": 5, "output": 5})]
-
-
-def shown(events: list[Any]) -> list[Any]:
-    """Events with neighbours merged; when a call started stands in the journal for writes only."""
-    return merged([e for e in events if not isinstance(e, CallStarted)])
 
 
 def check_calls(script: Script, *, whole: bool = True) -> None:

@@ -17,6 +17,7 @@ from callgate.errors import BadRequest, ConfigError, LedgerError, Unreachable
 from callgate.events import CallFinished, Retrying, RunFinished, RunStarted, TextDelta
 from callgate.ledger import memory
 from callgate.types import Message
+from patience import busy
 from run_checks import valid
 
 pytestmark = pytest.mark.anyio
@@ -120,15 +121,19 @@ async def test_leaving_the_stream_at_any_event_ends_the_run() -> None:
 
 
 async def test_cancel_by_its_id_ends_a_run_that_is_awaited_elsewhere() -> None:
+    begun = asyncio.Event()
+
     @tool(effect="read")
     async def forever() -> str:
         "Wait."
+        begun.set()
         await asyncio.sleep(60)
         return "x"
 
+    begun = asyncio.Event()
     agent = Agent(Replay([{"calls": [call("forever")]}]), tools=[forever])
     task = asyncio.ensure_future(agent.run("go", run_id="mine"))
-    await asyncio.sleep(0.05)
+    await begun.wait()
     assert await agent.cancel("mine")
     result = await task
     assert (result.reason, result.calls[0].result.status) == ("cancelled", "cancelled")
@@ -180,7 +185,7 @@ async def test_the_time_of_a_run_is_over_while_a_tool_runs_and_while_the_model_i
     slow = [{"content": "a b c", "chunks": 1, "delay": 0.15}]
     result = await Agent(Replay(slow), run_timeout=0.2).run("go")
     assert (result.reason, result.text) == ("time_limit", "a")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 2 * busy()
 
 
 # --- resuming -----------------------------------------------------------------------------------------------------
@@ -278,13 +283,14 @@ async def test_the_clock_of_a_run_stands_still_while_a_person_thinks() -> None:
         return "paid"
 
     async def approve(call: Any) -> bool:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3 * slow)
         return True
 
-    agent = Agent(Replay([{"calls": [call("pay")]}, "ok"]), tools=[pay], approve=approve, run_timeout=0.25)
+    slow = busy()
+    agent = Agent(Replay([{"calls": [call("pay")]}, "ok"]), tools=[pay], approve=approve, run_timeout=0.25 * slow)
     result = await agent.run("go")
     assert (result.reason, result.calls[0].result.status) == ("answered", "ok")
-    assert result.seconds < 0.2
+    assert result.seconds < 0.2 * slow
 
 
 async def test_a_run_that_is_not_there_cannot_be_resumed() -> None:
@@ -449,19 +455,25 @@ def test_a_message_is_taken_as_a_prompt_and_parts_too() -> None:
 
 
 async def test_a_cancel_from_outside_is_never_taken_for_our_own() -> None:
+    begun = asyncio.Event()
+
     @tool(effect="read")
     async def stubborn() -> str:
         "Takes its time to stop."
+        begun.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             await asyncio.sleep(0.1)
         return "x"
 
+    begun = asyncio.Event()
     for pause in (0.0, 0.05):
+        begun.clear()
         agent = Agent(Replay([{"calls": [call("stubborn")]}]), tools=[stubborn])
+        begun.clear()
         task = asyncio.ensure_future(agent.run("go", run_id="mine"))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         assert await agent.cancel("mine")
         await asyncio.sleep(pause)
         task.cancel()

@@ -119,6 +119,38 @@ def test_names_say_something_and_modules_open_with_what_they_are() -> None:
     assert house.silent(house.PACKAGE) == []
 
 
+def test_every_law_names_a_test_that_is_there() -> None:
+    assert house.unproven(house.PACKAGE) == []
+
+
+def test_a_law_without_a_test_is_found(tmp_path: Path) -> None:
+    package = house.copy(tmp_path)
+    (package / "keys.py").write_text('"""Keys."""\n', "utf-8")
+    (package / "wire.py").write_text('"""Wire.\n\nLaw: all is well. (tests/test_wire.py::test_nothing)\n"""\n', "utf-8")
+    (package / "results.py").write_text('"""Results.\n\nLaw: nothing\nis lost.\n"""\n', "utf-8")
+    assert sorted(house.unproven(package)) == [
+        "callgate.keys: no 'Law: … (tests/test_x.py::test_y)'",
+        "callgate.results: the law 'nothing is lost.'… names no test",
+        "callgate.wire: tests/test_wire.py has no test_nothing",
+    ]
+
+
+FORMER = {"Mouth"}
+"""Names that stay importable for programs outside this repository."""
+
+
+def test_no_word_that_the_glossary_gives_up_comes_back() -> None:
+    assert [line for line in house.private_words(house.PACKAGE) if line.split(": ")[1].split()[0] not in FORMER] == []
+
+
+def test_the_glossary_is_short_and_a_given_up_word_is_found(tmp_path: Path) -> None:
+    page = (house.ROOT / "docs" / "glossary.md").read_text("utf-8")
+    assert len([row for row in page.splitlines() if row.startswith("| ")]) - 1 <= 30
+    package = house.copy(tmp_path)
+    add(package / "keys.py", "def f(what_was_said: str) -> None: ...")
+    assert any("what_was_said (said)" in line for line in house.private_words(package))
+
+
 def test_the_face_is_exact() -> None:
     """`__all__`, the lazy table and what type checkers see are the same names, at most thirty."""
     tree = ast.parse((house.PACKAGE / "__init__.py").read_text("utf-8"))
@@ -193,5 +225,11 @@ def test_the_version_loads_click_and_the_bare_package() -> None:
     )
     names = loaded(code)
     ours = {name for name in names if name.startswith("callgate")}
-    assert ours == {"callgate", "callgate.apps", "callgate.apps.cli", "callgate.errors"}
+    assert ours == {"callgate", "callgate.apps", "callgate.apps.cli", "callgate.apps.output", "callgate.errors"}
     assert roots(names) & (HEAVY | {"asyncio", "sqlite3"}) == set()
+
+
+def test_no_module_splits_text_where_only_python_sees_an_end_of_line() -> None:
+    """`str.splitlines` breaks at U+2028, U+0085 and six others, which models and users write inside a line."""
+    source = Path(callgate.__file__).parent
+    assert [path.name for path in source.rglob("*.py") if ".splitlines(" in path.read_text("utf-8")] == []

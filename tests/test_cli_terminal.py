@@ -3,15 +3,19 @@ it."""
 
 from __future__ import annotations
 
+import re
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from callgate.providers import _weights
+from callgate import weights
 from command import TOOLS, Person, answering, calling, serving
 from loopback import chunk, head, say, sse
+from patience import busy
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals", allow_module_level=True)
@@ -52,6 +56,67 @@ def test_a_call_to_confirm_is_asked_at_the_terminal(home: Path, key: str, outcom
         person.types(f"perhaps\n{key}\n")  # what is no answer is asked again
         person.waits_for(outcome)
         assert person.leaves() == 0
+
+
+def screen(person: Person) -> list[str]:
+    """The finished lines that stand on the screen, without colours and without what was drawn over."""
+    plain = re.sub(r"\x1b\[[0-9;?]*m", "", person.seen)
+    return [line.rsplit("\r\x1b[2K", 1)[-1].strip("\r\x03") for line in plain.split("\n")]
+
+
+def test_the_question_comes_last_and_once(home: Path) -> None:
+    """Call, question with tool, arguments, reason and rule, what was answered, result: each once, in this order."""
+    with (
+        serving(calling("pay", amount=7), answering("Done.")) as server,
+        Person(home, "ask", "-m", f"{server.url}#m", "-t", "mine.py", "Pay 7") as person,
+    ):
+        person.waits_for(r"in this run: ")
+        person.types("y\n")
+        assert person.leaves() == 0
+        lines = screen(person)
+    assert [re.sub(r" · .*", "", line) for line in lines if line] == [
+        '→ pay {"amount": 7}',
+        '? pay {"amount": 7}',
+        "  this tool needs your approval (approval)",
+        "  run it? [y]es, [n]o, [a]lways pay in this run: y",
+        "✓ you allowed it",
+        "✓ got result paid 7",
+        "Done.",
+        lines[-2].split(" · ")[0],
+    ]
+
+
+def test_ctrl_c_at_a_question_leaves_no_litter(home: Path) -> None:
+    with (
+        serving(calling("pay", amount=7)) as server,
+        Person(home, "ask", "-m", f"{server.url}#m", "-t", "mine.py", "Pay 7") as person,
+    ):
+        person.waits_for(r"in this run: ")
+        person.types(CTRL_C)
+        assert person.leaves() == 130
+        lines = screen(person)
+    assert lines[3:5] == [
+        "  run it? [y]es, [n]o, [a]lways pay in this run: ",
+        "✗ not started: pay was not started: the run was cancelled.",
+    ]
+    assert "^C" not in person.seen
+
+
+@pytest.mark.parametrize("after", [0.02, 0.06, 0.1, 0.2, 0.35, 0.6])
+def test_ctrl_c_in_the_first_second_is_no_traceback(home: Path, after: float) -> None:
+    with serving(HANGING) as server, Person(home, "ask", "-m", f"{server.url}#m", "Tell me") as person:
+        time.sleep(after)
+        person.types(CTRL_C)
+        try:
+            person.process.wait(4)
+        except subprocess.TimeoutExpired:  # the process had no terminal yet: a person presses the keys again
+            person.types(CTRL_C)
+        status = person.leaves()
+    if status == -signal.SIGINT or ("KeyboardInterrupt" in person.seen and "callgate/apps" not in person.seen):
+        pytest.skip("Python itself was not up yet")
+    assert status == 130
+    assert "Traceback" not in person.seen
+    assert "Aborted" not in person.seen
 
 
 def test_ctrl_c_at_a_question_cancels_the_run_and_leaves_the_keyboard_to_the_chat(home: Path) -> None:
@@ -154,7 +219,7 @@ def test_ctrl_c_while_a_tool_runs_stops_it_and_the_chat_goes_on(home: Path) -> N
         began = time.monotonic()
         person.types(CTRL_C)
         person.waits_for("cancelled in")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 5 * busy()
         person.waits_for("›")
         person.types("Hello\r")
         person.waits_for(r"Good morning\.")
@@ -178,10 +243,10 @@ def test_a_dumb_terminal_gets_plain_lines(home: Path) -> None:
 
 @pytest.mark.model
 @pytest.mark.timeout(90)  # a real model, on one core of a machine that may be busy
-@pytest.mark.skipif(_weights.find() is None, reason="the weights are not here: callgate model pull")
+@pytest.mark.skipif(weights.find() is None, reason="the weights are not here: callgate model pull")
 def test_the_demo_runs_the_closed_loop_on_the_real_model(home: Path) -> None:
     """Validity, never the model's choice: it answers, and every call that was made has one result."""
-    cache = str(_weights.cached().parents[2])
+    cache = str(weights.cached().parents[2])
     with Person(home, "demo", "What time is it in Tokyo?", XDG_CACHE_HOME=cache, patience=80) as person:
         person.waits_for(r"\[1/1\] What time is it in Tokyo\?")
         person.waits_for(r"generating · ")

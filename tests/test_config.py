@@ -12,6 +12,7 @@ from callgate import config
 from callgate.agent import Agent
 from callgate.config import SETTINGS, Config, load
 from callgate.errors import ConfigError
+from callgate.limits import DEFAULT_NAMES, DEFAULTS, Limits
 
 HOME = {"HOME": "/home/somebody"}
 DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
@@ -65,11 +66,12 @@ def test_every_setting_is_a_variable_and_a_line_of_the_file(setting: Any, tmp_pa
         variable = load(environ={**HOME, f"CALLGATE_{setting.name.upper()}": text}, folder=tmp_path)
         assert getattr(variable, setting.name) == value
         assert variable.sources == {setting.name: f"CALLGATE_{setting.name.upper()}"}
-        (tmp_path / "callgate.toml").write_text(f"{setting.name} = {toml_of(value)}\n")
-        line = load(environ=HOME, folder=tmp_path)
+        mine = tmp_path / "callgate" / "callgate.toml"  # the user's own file: a project's one has to be trusted
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text(f"{setting.name} = {toml_of(value)}\n")
+        line = load(environ={**HOME, "XDG_CONFIG_HOME": str(tmp_path)}, folder=tmp_path)
         assert getattr(line, setting.name) == value
-        assert line.sources == {setting.name: str(tmp_path / "callgate.toml")}
-        (tmp_path / "callgate.toml").unlink()
+        assert line.sources == {setting.name: str(mine)}
     for text in WRONG.get(kind, []):
         with pytest.raises(ConfigError, match=f"CALLGATE_{setting.name.upper()}"):
             load(environ={**HOME, f"CALLGATE_{setting.name.upper()}": text}, folder=tmp_path)
@@ -82,7 +84,13 @@ def test_the_documentation_has_every_setting_as_it_is() -> None:
 def test_the_defaults_are_those_of_the_agent() -> None:
     parameters = inspect.signature(Agent.__init__).parameters
     options = Config().agent_options()
-    assert set(options) == set(parameters) - {"self", "model", "tools", "ledger", "approve"}
+    limits = {name: options.pop(name) for name in DEFAULT_NAMES}
+    assert Limits(**limits) == DEFAULTS
+    assert set(options) == set(parameters) - {
+        *("self", "model", "tools", "ledger", "approve", "limits", "named"),
+        *("output", "deps_type", "tool_choice", "parallel", "too_many", "on_event"),  # a program's, not a setting
+        *("stop_after", "history_processor"),
+    }
     for name, value in options.items():
         default = parameters[name].default
         assert value == default or (not value and not default), name
@@ -98,7 +106,9 @@ def test_what_is_said_later_wins(tmp_path: Path) -> None:
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "CALLGATE_RETRIES": "4",
         "CALLGATE_MAX_RESULT": "300",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
     }
+    config.trust(tmp_path / "callgate.toml", environ)
     found = load({"max_result": 400, "protocol": None}, environ=environ, folder=tmp_path)
     assert (found.model, found.max_turns, found.retries, found.max_result) == ("user", 3, 4, 400)
     assert found.sources["max_result"] == "given"

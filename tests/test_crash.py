@@ -112,8 +112,10 @@ def transfers(folder: Path) -> list[tuple[str, int]]:
     return found
 
 
-def check(folder: Path, told: dict[str, Any], *, lookup: bool, name: str) -> None:
+def check(folder: Path, told: dict[str, Any], *, lookup: bool, name: str, where: str | None = None) -> None:
     """The laws, after the last life."""
+    faults = folder / "faults"
+    assert not faults.exists(), f"{name}: {faults.read_text()}"
     assert told["reason"] == "answered", f"{name}: {told}"
     paid = transfers(folder)
     assert len(paid) == len(set(paid)), f"{name}: paid twice: {paid}"
@@ -127,7 +129,7 @@ def check(folder: Path, told: dict[str, Any], *, lookup: bool, name: str) -> Non
         assert len(set(crash_bank.PAYMENTS) - set(paid)) <= len(unknown), f"{name}: lost: {paid}, {told['calls']}"
 
     async def journal() -> None:
-        ledger = ledgers.open(f"sqlite:{folder}/runs.db")
+        ledger = ledgers.open(where or f"sqlite:{folder}/runs.db")
         report = await ledger.verify()
         assert report.problems == (), f"{name}: {report.problems}"
         entries = await ledger.read("r")
@@ -137,6 +139,7 @@ def check(folder: Path, told: dict[str, Any], *, lookup: bool, name: str) -> Non
         assert set(results.values()) == {1}, name
         assert set(ids) == proposed, name
         assert len(writes_of("r", entries)) == len([e for e in entries if e.kind == "call_intent"]), name
+        assert set(await ledger.held("r")) <= {c[0] for c in unknown}, f"{name}: arguments are held for too long"
         await ledger.aclose()
 
     asyncio.run(journal())

@@ -153,7 +153,7 @@ def test_the_parcel_file_is_the_one_that_its_source_makes(tmp_path: Path) -> Non
 def test_the_documentation_is_searched_by_its_words() -> None:
     pages = {section.page for section in documentation.sections()}
     assert "commands.md" in pages
-    found = documentation.search_docs(query="--json events as lines of JSON")
+    found = documentation.search_docs(query="zero-width characters are shown as escapes")
     assert "commands.md" in [entry["page"] for entry in found]
     with pytest.raises(NotFound):
         documentation.search_docs(query="xyzzy")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from callgate import dialects
-from callgate.dialects import _reader, _reading
-from callgate.types import ToolSpec
+from callgate.dialects import _reader, _reading, _sink
+from callgate.types import Delta, ToolSpec
 from dialect_reading import bad_of, calls_of, read, read_with_problems, reasoning_of, text_of
 from dialect_render import TOOLS, WRITERS
 
@@ -23,20 +23,26 @@ def pieces(text: str, size: int) -> list[str]:
 def visited(monkeypatch: pytest.MonkeyPatch, dialect: str, text: str, size: int) -> int:
     """Characters that may be looked at: the unread buffer at each resumption, and all held text read back."""
     seen = 0
-    refill, held = _reading.Reading.refill, _reading.Reading.held
+    feed, refill, held = _reader.Reader.feed, _reading.Reading.refill, _reading.Reading.held
+
+    def counted_feed(self: _reader.Reader, more: str) -> list[Delta]:
+        nonlocal seen
+        seen += len(self.buf) - self.pos + len(more)  # the quick paths look at the rest and at what comes
+        return feed(self, more)
 
     def counted_refill(self: _reading.Reading, more: str) -> None:
         nonlocal seen
         refill(self, more)
-        seen += len(self.buf)
+        seen += len(self.buf) - len(more)
 
-    def counted_held(self: _reading.Reading, hold: _reading.Hold) -> str:
+    def counted_held(self: _reading.Reading, hold: _reading.LookAhead) -> str:
         nonlocal seen
         text = held(self, hold)
         seen += len(text)
         return text
 
     with monkeypatch.context() as patch:
+        patch.setattr(_reader.Reader, "feed", counted_feed)
         patch.setattr(_reading.Reading, "refill", counted_refill)
         patch.setattr(_reading.Reading, "held", counted_held)
         read(dialect, pieces(text, size), TOOLS)
@@ -72,7 +78,7 @@ def test_cost_grows_with_the_text_and_not_faster(kind: str, size: int, monkeypat
     (dialect, small), (_, large) = LONG[kind](40), LONG[kind](80)
     one, two = (visited(monkeypatch, dialect, text, size) for text in (small, large))
     assert two <= 2.3 * max(one, 400)
-    assert two <= 24 * len(large) + 2000
+    assert two <= 12 * len(large)
 
 
 def test_held_text_is_released_beyond_its_limit() -> None:
@@ -114,8 +120,8 @@ def test_white_space_is_held_within_its_limit() -> None:
 
 def test_white_space_before_markup_is_dropped_up_to_its_limit_for_every_cut() -> None:
     call = '<tool_call>{"name": "save", "arguments": {}}</tool_call>'
-    for more in (-1, 0, 1, _reading.SPACE):
-        text = "x" + " " * (_reading.SPACE + more) + call
+    for more in (-1, 0, 1, _sink.SPACE):
+        text = "x" + " " * (_sink.SPACE + more) + call
         whole = read("hermes", [text])
         assert read("hermes", list(text)) == whole
         assert read("hermes", pieces(text, 100)) == whole

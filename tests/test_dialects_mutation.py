@@ -60,11 +60,11 @@ def forget_a_split_escape(patch: pytest.MonkeyPatch) -> None:
 def say_white_space_at_once(patch: pytest.MonkeyPatch) -> None:
     """White space does not wait for what follows."""
 
-    def mutant(self: _reading.Voice, out: list[Delta], text: str) -> None:
+    def mutant(self: _reading.TextSink, out: list[Delta], text: str) -> None:
         out.append(self.make(text))
         self.seen, self.after = True, False
 
-    patch.setattr(_reading.Voice, "say", mutant)
+    patch.setattr(_reading.TextSink, "write", mutant)
 
 
 def believe_every_closer(patch: pytest.MonkeyPatch) -> None:

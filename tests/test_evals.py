@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from callgate import Agent, Replay, evals, tool
 from callgate.apps.cli import cli
-from callgate.errors import ConfigError, Unreachable
+from callgate.errors import BadRequest, ConfigError, Unreachable
 from callgate.evals import Case, Outcome, Plan
-from callgate.evals._bfcl import json_schema, sample
 from callgate.evals._match import wrong
 from callgate.evals._statistics import mcnemar, median, wilson
+from callgate.evals.bfcl import json_schema, sample
 from callgate.types import Message, ModelInfo, ToolCall, ToolSpec
 
 FUNCTION = {
@@ -224,11 +224,61 @@ async def test_an_unusable_answer_goes_back_with_the_reason():
 
 
 @pytest.mark.anyio
+async def test_what_is_measured_is_the_real_run():
+    """Broken forms are mended as a run mends them, the ladder is taken, and no tool starts."""
+    prose = Replay(["Sure: {'tool': 'get.weather', 'args': {'city': 'Oslo'}}"], info=INFO)
+    (mended,) = await evals.evaluate(Plan(prose, ["json"], CASES[:1]))
+    assert (mended.right, mended.kept, mended.retries) == (True, False, 0)
+    steps = Replay(['{"tool": "get.weather", "args": {}}'] * 3 + [f"<<<TOOL>>>{CALL}<<<END>>>"], info=INFO)
+    (stepped,) = await evals.evaluate(Plan(steps, ["json"], CASES[:1]))
+    assert (stepped.right, stepped.kept, stepped.protocol, len(steps.requests)) == (True, False, "json", 4)
+    (kept,) = await evals.evaluate(Plan(Replay([CALL], info=INFO), ["json"], CASES[:1]))
+    assert kept.kept
+
+
+@pytest.mark.anyio
+async def test_an_unusable_call_counts_as_not_valid():
+    """Also where the run ends with an answer after it."""
+    model = Replay(['{"tool": "get.weather", "args": {}}', "I do not know."], info=INFO)
+    (outcome,) = await evals.evaluate(Plan(model, ["json"], CASES[:1]))
+    assert (outcome.called, outcome.valid, outcome.right) == (True, False, False)
+
+
+@pytest.mark.anyio
+async def test_a_refused_request_is_an_error_though_the_run_steps_down():
+    model = Replay([BadRequest("no grammar"), CALL], info=INFO)
+    (outcome,) = await evals.evaluate(Plan(model, ["constrained"], CASES[:1]))
+    assert outcome.error == "BadRequest: no grammar"
+    assert not outcome.right
+    (row,) = evals.summary([outcome])
+    assert row["errors"] == 1
+    assert "| errors |" in evals.markdown([outcome])
+
+
+@pytest.mark.anyio
 async def test_names_that_servers_refuse_are_changed_for_them_and_changed_back():
     model = Replay([{"calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}], info=INFO)
     (outcome,) = await evals.evaluate(Plan(model, ["native"], CASES[:1]))
     assert outcome.right
     assert outcome.calls[0]["name"] == "get.weather"
+
+
+TAKES_X = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
+ODD_LINE_ENDS = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e"
+"""Ends of lines for Python's `splitlines`, and ordinary characters in the texts of users and models."""
+
+
+@pytest.mark.anyio
+async def test_what_python_takes_for_ends_of_lines_stays_in_the_text(tmp_path):
+    row = json.dumps({"request": ODD_LINE_ENDS, "tools": [TAKES_X], "calls": []}, ensure_ascii=False)
+    (tmp_path / "my.jsonl").write_text(row + "\n", "utf-8")
+    (case,) = evals.load_jsonl(tmp_path / "my.jsonl")
+    assert case.messages[-1].text == ODD_LINE_ENDS
+    path = tmp_path / "out.jsonl"
+    call = {"calls": [{"name": "f", "arguments": {"x": ODD_LINE_ENDS}}]}
+    made = await evals.evaluate(Plan(Replay([call, "done"], info=INFO), ["native"], [case], path=path))
+    assert evals.load_outcomes(path) == made
+    assert made[0].calls[0]["arguments"] == {"x": ODD_LINE_ENDS}
 
 
 @pytest.mark.anyio
@@ -296,3 +346,26 @@ def test_the_command_says_what_is_missing(tmp_path):
     run = CliRunner().invoke
     assert "SOURCE is missing" in run(cli, ["eval"]).output
     assert isinstance(run(cli, ["eval", str(tmp_path / "no.jsonl")]).exception, ConfigError)
+
+
+def test_what_words_alone_get_right_asks_no_model():
+    """The first value that is offered; what words leave open is no value at all."""
+    from callgate.evals._by_words import by_words
+
+    weather, talk = CASES[0], replace(CASES[0], id="t", messages=(Message("user", "Tell me a joke"),), calls=())
+    (call,) = by_words(weather)
+    assert weather.wrong([call]) is None
+    assert by_words(talk) == []
+
+
+def test_a_refused_request_is_an_error_and_no_answer():
+    outcomes = [outcome("1"), outcome("2", right=False, right_tool=False, valid=False, error="Unreachable: gone")]
+    (row,) = evals.summary(outcomes)
+    assert (row["errors"], row["right arguments"]["of"], row["right tool"]["of"]) == (1, 1, 1)
+    assert row["right arguments"]["hits"] == 1
+
+
+def test_what_words_alone_get_right_has_its_column():
+    rows = evals.summary([outcome("1", words=True), outcome("2", words=False), outcome("3", words=None)])
+    assert (rows[0]["words alone"]["hits"], rows[0]["words alone"]["of"]) == (1, 2)
+    assert "| words alone |" in evals.markdown([outcome("1", words=True)])

@@ -35,3 +35,14 @@ def test_it_asks_reports_and_goes_on(tmp_path, monkeypatch):
     again = CliRunner().invoke(cli, words)
     assert again.exit_code == 0, again.output
     assert len(model.requests) == 1
+
+
+def test_progress_shows_without_a_terminal(capsys):
+    from callgate.apps import output
+
+    with output.progress(40, lambda done: f"{done} of 40 asked") as show:
+        for done in range(1, 41):
+            show(done)
+    lines = capsys.readouterr().err.split("\n")
+    assert lines[:2] == ["4 of 40 asked", "8 of 40 asked"]
+    assert len(lines) == 11

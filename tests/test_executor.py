@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextvars
+import os
 import sys
+import threading
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
+from batches import execute
 from callgate.errors import Denied, NoEffect, NotFound, UpstreamError
 from callgate.events import CallProgress, CallStarted
 from callgate.executor import Executor, Threads, plan
 from callgate.keys import idempotency_key
-from callgate.tools import Inject, Tool, Toolbox, ToolContext
+from callgate.tools import Inject, Secret, Tool, Toolbox, ToolContext
 from callgate.types import Principal, ToolCall, ToolResult, ToolSpec
+from patience import busy
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +35,7 @@ def box(*functions: Any, effect: str = "read", **declared: Any) -> Toolbox:
 
 async def one(toolbox: Toolbox, wanted: ToolCall, **options: Any) -> ToolResult:
     given = {k: options.pop(k) for k in ("timeout", "grace", "max_result", "threads") if k in options}
-    ((result, _),) = await Executor(toolbox, **{"grace": 0.3, **given}).execute([wanted], **options)
+    ((result, _),) = await execute(Executor(toolbox, **{"grace": 0.3, **given}), [wanted], **options)
     return result
 
 
@@ -69,8 +74,8 @@ async def test_results_come_in_the_order_of_the_calls_and_reads_overlap() -> Non
         return seconds
 
     begun = time.monotonic()
-    timed = await Executor(box(nap)).execute([call("nap", i, seconds=s) for i, s in enumerate((0.2, 0.1, 0.15), 1)])
-    assert time.monotonic() - begun < 0.4
+    timed = await execute(Executor(box(nap)), [call("nap", i, seconds=s) for i, s in enumerate((0.2, 0.1, 0.15), 1)])
+    assert time.monotonic() - begun < 0.4 * busy()
     assert [(r.call_id, r.value) for r, _ in timed] == [("c1", 0.2), ("c2", 0.1), ("c3", 0.15)]
 
 
@@ -87,7 +92,7 @@ async def test_a_write_overlaps_nothing() -> None:
         return work
 
     toolbox = box(tool_named("read")) + box(tool_named("write"), effect="write")
-    await Executor(toolbox).execute([call("read", 1), call("write", 2), call("write", 3), call("read", 4)])
+    await execute(Executor(toolbox), [call("read", 1), call("write", 2), call("write", 3), call("read", 4)])
     assert log == ["+read", "-read", "+write", "-write", "+write", "-write", "+read", "-read"]
 
 
@@ -100,7 +105,7 @@ async def test_reads_overlap_only_up_to_the_limit() -> None:
         await asyncio.sleep(0.01)
         now -= 1
 
-    await Executor(box(read), max_parallel=3).execute([call("read", i) for i in range(1, 10)])
+    await execute(Executor(box(read), max_parallel=3), [call("read", i) for i in range(1, 10)])
     assert most == 3
 
 
@@ -122,18 +127,18 @@ async def test_sync_tools_never_block_the_loop_and_see_the_context_of_the_run() 
     beating = asyncio.create_task(heart())
     variable.set("of the run")
     begun = time.monotonic()
-    timed = await Executor(box(nap)).execute([call("nap", i) for i in (1, 2, 3)])
+    timed = await execute(Executor(box(nap)), [call("nap", i) for i in (1, 2, 3)])
     beating.cancel()
-    assert time.monotonic() - begun < 0.8
+    assert time.monotonic() - begun < 0.8 * busy()
     assert [r.value for r, _ in timed] == ["of the run"] * 3
-    assert max(gaps) < 0.15
+    assert max(gaps) < 0.15 * busy()
 
 
 async def test_two_calls_of_one_tool_each_get_their_own_result() -> None:  # B159
     def find(q: str) -> str:
         return f"hit:{q}"
 
-    timed = await Executor(box(find)).execute([call("find", 1, q="X"), call("find", 2, q="Y")])
+    timed = await execute(Executor(box(find)), [call("find", 1, q="X"), call("find", 2, q="Y")])
     assert [(r.call_id, r.content) for r, _ in timed] == [("c1", "hit:X"), ("c2", "hit:Y")]
 
 
@@ -199,7 +204,7 @@ async def test_a_failing_tool_costs_its_siblings_nothing() -> None:  # B169
     def base() -> None:
         raise Odd("odd")
 
-    timed = await Executor(box(good, bad, base)).execute([call("good", 1), call("bad", 2), call("base", 3)])
+    timed = await execute(Executor(box(good, bad, base)), [call("good", 1), call("bad", 2), call("base", 3)])
     results = [r for r, _ in timed]
     assert [r.status for r in results] == ["ok", "failed", "failed"]
     assert results[0].content == "G"
@@ -226,21 +231,44 @@ async def test_the_end_of_the_program_is_passed_on_when_every_call_has_its_resul
 
     function = stop if kind == "sync" else stop_async
     with pytest.raises(error):
-        await Executor(box(function, later, effect="write")).execute(
-            [call(function.__name__, 1), call("later", 2)], after=after
+        await execute(
+            Executor(box(function, later, effect="write")),
+            [call(function.__name__, 1), call("later", 2)],
+            after=after,
         )
     assert seen == [(function.__name__, "unknown_outcome"), ("later", "not_started")]
 
 
-async def test_neither_secrets_nor_tracebacks_reach_the_model() -> None:
-    def bad() -> None:
+async def test_neither_declared_secrets_nor_tracebacks_reach_the_model() -> None:
+    def bad(word: Annotated[str, Secret]) -> None:
         raise RuntimeError(
-            "login with password=hunter22 and sk-proj-abcdefghijklmnop1234 failed\nTraceback (most recent call last):\n"
-            '  File "/srv/app/db.py", line 3, in connect'
+            f"login with {word} ({base64.b64encode(word.encode()).decode()}), token_count=17 and sk-learn-x failed\n"
+            'Traceback (most recent call last):\n  File "/srv/app/db.py", line 3, in connect'
         )
 
-    result = await one(box(bad), call("bad"))
-    assert result.content == "bad failed: RuntimeError: login with password=[masked] and [masked] failed"
+    result = await one(box(bad), call("bad", word="swordfish"))
+    assert result.content == (
+        "bad failed: RuntimeError: login with [masked] ([masked]), token_count=17 and sk-learn-x failed"
+    )
+
+
+async def test_a_result_goes_to_the_model_as_it_is_but_for_declared_secrets() -> None:
+    """Also those of an earlier call; the caller's value and what the tool works with are never altered (S1)."""
+    got: list[str] = []
+
+    def login(word: Annotated[str, Secret]) -> dict[str, str]:
+        got.append(word)
+        return {"echo": word, "code": "password: str = 'x1y2z3w4'"}
+
+    def status() -> str:
+        return "user bob, word swordfish, api_key: string"
+
+    calls = [call("login", 1, word="swordfish"), call("status", 2)]
+    (first, _), (second, _) = await execute(Executor(box(login, status)), calls)
+    assert got == ["swordfish"]
+    assert first.content == '{"echo": "[masked]", "code": "password: str = \'x1y2z3w4\'"}'
+    assert first.value == {"echo": "swordfish", "code": "password: str = 'x1y2z3w4'"}
+    assert second.content == "user bob, word [masked], api_key: string"
 
 
 async def test_an_unknown_write_never_invites_to_repeat_it() -> None:  # B175
@@ -267,6 +295,49 @@ async def test_results_are_cut_for_the_model_and_kept_whole() -> None:
     assert len((await one(box(complain), call("complain"), max_result=500)).content) <= 500
 
 
+async def test_a_large_value_of_a_coroutine_is_rendered_beside_the_loop() -> None:
+    """As one of a thread: what is counted is in which thread it was looked at."""
+    seen: list[tuple[str, bool]] = []
+
+    class Value(list[Any]):
+        def __init__(self, name: str, items: list[Any]) -> None:
+            super().__init__(items)
+            self.name = name
+
+        def __iter__(self) -> Any:
+            seen.append((self.name, threading.current_thread() is threading.main_thread()))
+            return super().__iter__()
+
+    async def rows(n: int) -> Any:
+        return {"rows": Value("rows", list(range(n)))}
+
+    async def text(n: int) -> Any:
+        return ["x" * n, Value("rows", [])]
+
+    large = await one(box(rows), call("rows", n=5_000))
+    assert len(large.value["rows"]) == 5_000
+    assert (await one(box(text), call("text", n=200_000))).size > 200_000
+    assert {at for _, at in seen} == {False}
+    seen.clear()
+    assert (await one(box(rows), call("rows", n=3))).value == {"rows": [0, 1, 2]}
+    assert {at for _, at in seen} == {True}, "a small one is not worth a thread"
+
+
+@pytest.mark.parametrize("empty", ["", None, [], {}])
+async def test_an_empty_result_is_sent_as_a_text(empty: Any) -> None:  # R080
+    def nothing() -> Any:
+        return empty
+
+    async def later() -> Any:
+        return empty
+
+    for function in (nothing, later):
+        result = await one(box(function), call(function.__name__))
+        assert (result.status, bool(result.content)) == ("ok", True)
+        assert result.value == empty
+        assert (result.content == "(no output)") == (empty == "")
+
+
 async def test_arguments_that_the_types_refuse_start_nothing() -> None:
     ran: list[int] = []
 
@@ -277,16 +348,15 @@ async def test_arguments_that_the_types_refuse_start_nothing() -> None:
     assert (result.status, ran) == ("invalid_arguments", [])
 
 
-async def test_a_call_that_names_no_tool_or_holds_a_masked_secret_is_not_started() -> None:
+async def test_a_call_that_names_no_tool_is_not_started_and_the_text_masked_decides_nothing() -> None:
     ran: list[str] = []
 
     def login(password: str) -> None:
         ran.append(password)
 
-    timed = await Executor(box(login)).execute([call("nobody", 1), call("login", 2, password="[masked]")])
-    assert [r.status for r, _ in timed] == ["unknown_tool", "not_started"]
-    assert [seconds for _, seconds in timed] == [None, None]
-    assert ran == []
+    timed = await execute(Executor(box(login)), [call("nobody", 1), call("login", 2, password="[masked]")])
+    assert [r.status for r, _ in timed] == ["unknown_tool", "ok"]
+    assert ran == ["[masked]"]
 
 
 # --- progress and retries -----------------------------------------------------------------------------------------
@@ -331,7 +401,7 @@ async def test_a_tool_reports_progress_from_its_thread() -> None:
 async def test_only_reads_are_tried_again_and_only_for_a_failing_service(
     effect: str, retries: int, error: Exception, attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callgate.executor.RETRY_PAUSE", 0.001)
+    monkeypatch.setattr("callgate.executor._batch.RETRY_PAUSE", 0.001)
     made = 0
 
     def fetch() -> None:
@@ -344,7 +414,7 @@ async def test_only_reads_are_tried_again_and_only_for_a_failing_service(
 
 
 async def test_a_retry_that_succeeds_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callgate.executor.RETRY_PAUSE", 0.001)
+    monkeypatch.setattr("callgate.executor._batch.RETRY_PAUSE", 0.001)
     answers = iter([UpstreamError("503"), "here"])
 
     def fetch() -> str:
@@ -367,10 +437,10 @@ async def test_hanging_threads_are_counted_and_above_the_cap_nothing_starts() ->
         asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
 
     executor = Executor(box(hang), timeout=0.05, threads=threads)
-    timed = await executor.execute([call("hang", 1), call("hang", 2)])
+    timed = await execute(executor, [call("hang", 1), call("hang", 2)])
     assert [r.status for r, _ in timed] == ["timeout", "timeout"]
     assert executor.abandoned == 2
-    ((refused, _),) = await executor.execute([call("hang", 3)])
+    ((refused, _),) = await execute(executor, [call("hang", 3)])
     assert refused.status == "not_started"
     release.set()
     for _ in range(100):
@@ -378,7 +448,7 @@ async def test_hanging_threads_are_counted_and_above_the_cap_nothing_starts() ->
         if not executor.abandoned:
             break
     assert executor.abandoned == 0
-    ((fine, _),) = await executor.execute([call("hang", 4)])
+    ((fine, _),) = await execute(executor, [call("hang", 4)])
     assert fine.status == "ok"
 
 
@@ -386,12 +456,13 @@ async def test_a_forked_process_has_threads_of_its_own() -> None:
     """What a server does that forks its workers: the idle threads stayed with the parent."""
     code = (
         "import asyncio, os, time\n"
+        "from batches import execute\n"
         "from callgate.executor import Executor\n"
         "from callgate.tools import Tool, Toolbox\n"
         "from callgate.types import ToolCall\n"
         "box = Toolbox([Tool.from_function(lambda: 'ran', name='look', effect='read')])\n"
         "def run():\n"
-        "    ((result, _),) = asyncio.run(Executor(box, timeout=3).execute([ToolCall('c1', 'look', {})]))\n"
+        "    ((result, _),) = asyncio.run(execute(Executor(box, timeout=3), [ToolCall('c1', 'look', {})]))\n"
         "    return result.status\n"
         "assert run() == 'ok'\n"
         "pid = os.fork()\n"
@@ -399,5 +470,6 @@ async def test_a_forked_process_has_threads_of_its_own() -> None:
         "    os._exit(0 if run() == 'ok' else 1)\n"
         "assert os.waitpid(pid, 0)[1] == 0\n"
     )
-    child = await asyncio.create_subprocess_exec(sys.executable, "-W", "ignore", "-c", code)
+    here = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    child = await asyncio.create_subprocess_exec(sys.executable, "-W", "ignore", "-c", code, env=here)
     assert await asyncio.wait_for(child.wait(), 15) == 0

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batches import execute
 from callgate.errors import Denied, NoEffect, NotFound, UpstreamError
 from callgate.executor import Executor, Threads
 from callgate.tools import Tool, Toolbox, ToolContext
@@ -123,11 +124,8 @@ async def carry_out(
     async def after(call: ToolCall, result: ToolResult, seconds: float | None) -> None:
         told.append(call.id)
 
-    cancel = asyncio.Event()
-    if cancel_at is not None:
-        asyncio.get_running_loop().call_later(cancel_at, cancel.set)
     executor = Executor(toolbox, timeout=4 * TICK, grace=2 * TICK, max_parallel=3, threads=Threads(max_threads=4))
-    timed = await executor.execute(calls, run_id="r", before_write=before, after=after, cancel=cancel)
+    timed = await execute(executor, calls, run_id="r", before_write=before, after=after, cancel_after=cancel_at)
     return [result for result, _ in timed], told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import process_tools
+from batches import execute
 from callgate.errors import ToolError
 from callgate.events import CallProgress
 from callgate.executor import Executor
@@ -28,7 +30,7 @@ def call(name: str, number: int = 1, **arguments: Any) -> ToolCall:
 async def run(*tools: Tool, calls: list[ToolCall], **options: Any) -> list[ToolResult]:
     given = {k: options.pop(k) for k in ("timeout", "grace") if k in options}
     executor = Executor(Toolbox(tools), **{"grace": 0.2, "timeout": 15, **given})
-    return [result for result, _ in await executor.execute(calls, **options)]
+    return [result for result, _ in await execute(executor, calls, **options)]
 
 
 async def test_a_tool_in_its_own_process_works_as_any_other() -> None:
@@ -77,6 +79,150 @@ async def test_a_deadline_kills_the_process_and_everything_it_started(tmp_path: 
                 break
             await asyncio.sleep(0.02)
         assert not _runs(int(pid))
+
+
+@pytest.mark.parametrize("how", ["returns", "hangs", "raises", "twice"])
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has started")
+async def test_what_a_tool_started_in_a_session_of_its_own_is_gone_as_well(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    (result,) = await run(
+        process_tools.detach, calls=[call("detach", 1, path=str(path), how=how)], timeout=2 if how == "hangs" else 15
+    )
+    assert result.status == ("ok" if how in ("returns", "twice") else "unknown_outcome")
+    pids = [int(pid) for pid in path.read_text().split()]
+    assert pids
+    for pid in pids:
+        for _ in range(100):
+            if not _runs(pid):
+                break
+            await asyncio.sleep(0.02)
+        assert not _runs(pid)
+
+
+async def test_nothing_that_a_tool_writes_is_taken_for_its_result() -> None:
+    (result,) = await run(process_tools.forge, calls=[call("forge", 1, token="0" * 32)])
+    assert (result.status, result.content) == ("ok", "honest")
+
+
+async def test_standard_input_is_empty_and_the_environment_is_that_of_the_program() -> None:
+    empty, environment = await run(
+        process_tools.read_input, process_tools.environment, calls=[call("read_input"), call("environment", 2)]
+    )
+    assert (empty.status, empty.value) == ("ok", "")
+    ours = {k: v for k, v in os.environ.items() if k.startswith(("PYTHON", "CALLGATE"))}
+    assert {k: v for k, v in environment.value.items() if k.startswith(("PYTHON", "CALLGATE"))} == ours
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_an_exception_means_the_same_in_a_process_as_in_a_thread(effect: str) -> None:
+    names = sorted(process_tools.ERRORS)
+    calls = [call("fail", n, kind=name, grouped=n % 2 == 0) for n, name in enumerate(names, 1)]
+    here = await run(Tool.from_function(process_tools.fail, effect=effect), calls=_but(calls, "SystemExit"))
+    there = await run(Tool.from_function(process_tools.fail, effect=effect, process=True), calls=calls)
+    statuses = {r.call_id: r.status for r in there}
+    assert {r.call_id: r.status for r in here} == {r.call_id: statuses[r.call_id] for r in here}
+    texts = {r.call_id: r.content for r in there}
+    for result in here:
+        assert texts[result.call_id].replace("no such key: ", "") == result.content.replace("no such key: ", "")
+
+
+def _but(calls: list[ToolCall], name: str) -> list[ToolCall]:
+    return [c for c in calls if c.arguments["kind"] != name]
+
+
+async def test_a_subclass_of_upstream_error_is_tried_again() -> None:
+    events: list[Any] = []
+    tool = Tool.from_function(process_tools.fail, effect="read", process=True, retries=1)
+    (result,) = await run(tool, calls=[call("fail", 1, kind="Flaky", grouped=False)], on_event=events.append)
+    assert result.status == "upstream_error"
+    assert [e.value["attempt"] for e in events if isinstance(e, CallProgress)] == [2]
+
+
+async def test_a_result_that_is_too_large_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from callgate.executor._processes import MAX_LINE
+
+    (result,) = await run(process_tools.large, calls=[call("large", 1, size=MAX_LINE + 10)])
+    assert result.status == "failed"
+    assert "too large to be passed on" in result.content
+
+
+async def test_a_tool_of_raw_schema_and_those_of_a_class_work_in_a_process() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    desk = process_tools.Desk
+    results = await run(
+        Tool.from_schema("keywords", "", schema, process_tools.keywords, effect="read", process=True),
+        Tool.from_function(desk.static, effect="read", process=True),
+        Tool.from_function(desk.of_class, effect="read", process=True),
+        calls=[call("keywords", 1, n=1, m=[2]), call("static", 2, n=1), call("of_class", 3, n=1)],
+    )
+    assert [r.value for r in results] == [{"n": 1, "m": [2]}, 2, "Desk 1"]
+
+
+@pytest.mark.parametrize(
+    "function", [process_tools.Desk().bound, process_tools.original, lambda n: n], ids=["bound", "replaced", "lambda"]
+)
+def test_what_another_process_would_not_find_is_refused_when_the_agent_is_made(function: Any) -> None:
+    with pytest.raises(ToolError, match="process=True"):
+        Executor(Toolbox([Tool.from_function(function, name="tool", process=True)]))
+
+
+UNFINDABLE = {
+    "missing": "import os\nif os.environ.get('GONE'): raise ImportError('no such thing')\n",
+    "renamed": "import os\nif os.environ.get('GONE'): del pay\n",
+    "exits": "import os\nif os.environ.get('GONE'): os._exit(3)\n",
+}
+
+
+@pytest.mark.parametrize("how", UNFINDABLE)
+async def test_a_write_that_its_process_could_not_begin_is_not_started(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"unfindable_{how}"
+    body = "def pay(n: int) -> int:\n    'Pay.'\n    return n\n"
+    (tmp_path / f"{name}.py").write_text(body + UNFINDABLE[how])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("GONE", raising=False)
+    module = importlib.import_module(name)
+    tool = Tool.from_function(module.pay, effect="write", process=True)
+    monkeypatch.setenv("GONE", "1")
+    (result,) = await run(tool, calls=[call("pay", 1, n=1)])
+    assert result.status == "not_started"
+
+
+PACKAGE = """
+from .other import VALUE
+from callgate import Agent, Replay, tool
+
+@tool(effect="write", process=True)
+def pay(n: int) -> str:
+    "Pay."
+    return f"{VALUE} {n}"
+
+if __name__ == "__main__":
+    calls = {"calls": [{"name": "pay", "arguments": {"n": 7}}]}
+    result = Agent(Replay([calls, "done"]), tools=[pay], dialect="hermes").run_sync("go")
+    print(result.calls[0].result.status, result.calls[0].result.content)
+"""
+
+
+async def test_a_tool_of_python_dash_m_is_found_with_its_relative_imports(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "other.py").write_text("VALUE = 'value'")
+    (tmp_path / "shop" / "main.py").write_text(PACKAGE)
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shop.main", cwd=tmp_path, stdout=pipe, stderr=pipe
+    )
+    out, err = await asyncio.wait_for(child.communicate(), 15)
+    assert out.decode().split() == ["ok", "value", "7"], (out, err)
+
+
+async def test_a_tool_of_a_program_from_standard_input_is_refused(tmp_path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(sys.executable, "-", stdin=pipe, stdout=pipe, stderr=pipe)
+    out, err = await asyncio.wait_for(child.communicate((SCRIPT % "main()").encode()), 15)
+    assert (out, b"came from standard input" in err) == (b"", True), (out, err)
 
 
 def _runs(pid: int) -> bool:

@@ -156,6 +156,7 @@ def test_a_request_becomes_the_body() -> None:
         extra={"options": {"mirostat": 1}},
     )
     assert api.build(request, "m") == {
+        "truncate": False,
         "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief."},

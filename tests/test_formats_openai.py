@@ -197,7 +197,7 @@ ENDS: dict[str, tuple[bytes, str]] = {
     "another word for length": (body(chunk({"content": "x"}), chunk(finish="MAX_TOKENS")), "length"),
     "content_filter": (body(chunk({"content": "x"}), chunk(finish="content_filter")), "content_filter"),
     "a word for failure": (body(chunk({"content": "x"}), chunk(finish="insufficient_system_resource")), "error"),
-    "an unknown word": (body(chunk({"content": "x"}), chunk(finish="banana")), "stop"),
+    "an unknown word": (body(chunk({"content": "x"}), chunk(finish="banana")), "interrupted"),
     "tool_calls without calls": (body(chunk({"content": "x"}), chunk(finish="tool_calls")), "stop"),
     "length, then stop": (body(chunk(finish="length"), chunk(finish="stop")), "length"),
     "cut inside a record": (body(chunk({"content": "x"}), done=False)[:-5], "interrupted"),

@@ -168,7 +168,7 @@ def test_pinned_messages_stay() -> None:
 
 
 def test_every_history_is_json() -> None:
-    from callgate.run._journal import dump_message, load_message
+    from callgate.run._values import dump_message, load_message
 
     history = joined(
         Message("user", ({"type": "text", "text": "x"},)), turn(1), Message("assistant", "a", reasoning="r"),

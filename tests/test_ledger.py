@@ -3,93 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import pg_server
 from callgate import ledger as ledgers
 from callgate.errors import ConfigError, LedgerError, RunBusy
 from callgate.events import dump_event
-from callgate.ledger import Ledger, Write, arguments_hash, idempotency_key, intent
+from callgate.ledger import Ledger, arguments_hash, idempotency_key, intent
 from callgate.types import Entry, ToolCall, ToolResult
+from ledger_stores import PAY, Opener, ended, find, open_store, postgres, started
+
+__all__ = ["open_store", "postgres"]
 
 pytestmark = pytest.mark.anyio
-
-Opener = Callable[..., Ledger]
-_number = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    reason = pg_server.why_not()
-    if reason is not None:
-        pytest.skip(reason)
-    with pg_server.server() as address:
-        yield address
-
-
-@pytest.fixture(params=ledgers.names())
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the same store again and again; every test has one of its own."""
-    opened: list[Ledger] = []
-    make = _opener(request, tmp_path)
-
-    def open_one(**options: Any) -> Ledger:
-        opened.append(make(**options))
-        return opened[-1]
-
-    yield open_one
-    for ledger in opened:
-        asyncio.run(ledger.aclose())
-
-
-def _opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    match request.param:
-        case "memory":
-            kept = ledgers.open("memory")
-
-            def opened(**options: Any) -> Ledger:
-                return type(kept)("", **options) if options else kept
-
-            return opened
-        case "sqlite":
-            where = f"sqlite:{tmp_path}/runs.db"
-        case "postgres":
-            where = f"{request.getfixturevalue('postgres')}&callgate_schema=test_{next(_number)}"
-        case other:
-            raise AssertionError(f"no test opens the store {other}")
-
-    def opened(**options: Any) -> Ledger:
-        if not options:
-            return ledgers.open(where)
-        store = type(ledgers.open(where))
-        return store(where.removeprefix("sqlite:"), **options)
-
-    return opened
-
-
-def started(principal: str | None = "u", prompt: str = "hello") -> Entry:
-    return Entry("run_started", {"model": "m", "principal": principal, "prompt": prompt})
-
-
-def ended(call_id: str, status: str = "ok", content: str = "done", **more: Any) -> Entry:
-    result = ToolResult(call_id, status, content, **more)  # type: ignore[arg-type]
-    return Entry("call_result", {"call_id": call_id, "result": dump_event(result)})
-
-
-PAY = ToolCall("c1", "pay", {"to": "bob", "cents": 500})
-PAY_HASH = arguments_hash("pay", PAY.arguments)
-
-
-async def find(ledger: Ledger, run_id: str, principal: str | None = "u", **more: Any) -> Write | None:
-    return await ledger.find_write(principal=principal, tool="pay", arguments_hash=PAY_HASH, run_id=run_id, **more)
-
 
 # --- entries ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +57,7 @@ async def test_what_becomes_of_a_value_after_it_was_appended_changes_nothing(ope
     value["items"][1]["deep"] = "new"
     value["items"].append(2)
     (_, entry) = await ledger.read("r")
-    assert entry.data == {"items": [1, {"deep": "old"}], "password": "[masked]"}
+    assert entry.data == {"items": [1, {"deep": "old"}], "password": "[masked]", "masked": ["/password"]}
     assert (await ledger.verify()).problems == ()
 
 
@@ -199,9 +128,27 @@ async def test_secrets_are_masked_before_they_are_stored(open_store: Opener) -> 
     assert "sk-abc" not in text
     assert "ghp_" not in text
     assert (await ledger.run("r")).prompt == "my token is [masked]"  # type: ignore[union-attr]
-    wanted = arguments_hash("login", login.arguments)
+    wanted = arguments_hash("login", login.arguments, key=b"")
     found = await ledger.find_write(principal="u", tool="login", arguments_hash=wanted, run_id="r")
     assert found is not None  # identical calls are still known by the hash of what was really asked
+
+
+async def test_masked_places_are_named_out_of_band(open_store: Opener) -> None:
+    ledger = open_store()
+    login = ToolCall("c1", "login", {"a/b": [{"password": "hunter22"}], "note": "[masked]", "~": "ghp_" + "a" * 24})
+    proposed = Entry("call_proposed", {"call": dump_event(login)})
+    await ledger.append("r", [proposed, Entry("turn", {"text": "[masked]"})])
+    entry, plain = await open_store().read("r")
+    assert entry.data["masked"] == ["/call/arguments/a~1b/0/password", "/call/arguments/~0"]
+    assert "masked" not in plain.data
+    assert (await ledger.verify()).problems == ()
+
+
+async def test_what_json_cannot_hold_changes_nothing_beside_it(open_store: Opener) -> None:
+    ledger = open_store()
+    await ledger.append("r", [Entry("turn", {"amount": float("inf"), "id": "\ud800", "n": 2**90})])
+    (entry,) = await ledger.read("r")
+    assert dict(entry.data) == {"amount": "inf", "id": "\ud800", "n": 2**90}
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -262,12 +209,17 @@ async def test_an_identical_write_is_answered_from_the_ledger(
 
 
 async def test_a_write_is_known_also_if_its_id_looks_like_a_secret(open_store: Opener) -> None:
+    """An id is a name: an answer, a lookup and a settlement find the call by it, so it is not masked."""
     ledger = open_store()
     await ledger.append("r", [started(), intent("r", replace(PAY, id="sk-abcdefghijklmnop1234"), "u")])
+    await ledger.append("r", [ended("sk-abcdefghijklmnop1234")])
     for who in (ledger, open_store()):
         found = await find(who, "r")
         assert found is not None
-        assert "sk-" not in found.call_id
+        assert found.call_id == "sk-abcdefghijklmnop1234"
+        assert [e.data.get("masked") for e in await who.read("r")] == [None] * 3
+        assert await who.write("r", found.call_id) == found
+        assert (await who.result("r", found.call_id)).status == "ok"  # type: ignore[union-attr]
 
 
 async def test_a_write_that_is_still_running_elsewhere_is_not_unknown(open_store: Opener) -> None:
@@ -326,6 +278,23 @@ async def test_the_old_owner_writes_nothing_more(open_store: Opener) -> None:
     await ledger.release(old)
     await ledger.append("r", [Entry("turn", {})], fence=new.fence)
     assert [e.kind for e in await ledger.read("r")] == ["run_started", "turn"]
+
+
+async def test_a_fence_of_a_run_that_was_removed_fits_no_later_one(open_store: Opener) -> None:
+    ledger = open_store()
+    never = await ledger.lease("r")
+    await ledger.release(never)  # nothing was written, so nothing is left
+    old = await ledger.lease("r")
+    await ledger.append("r", [started(), Entry("run_finished", {"reason": "answered"})], fence=old.fence)
+    await ledger.release(old)
+    assert (await ledger.prune(older_than=-10)).run_ids == ("r",)
+    new = await open_store().lease("r")
+    assert len({never.fence, old.fence, new.fence}) == 3
+    for stale in (never, old):
+        with pytest.raises(RunBusy):
+            await ledger.append("r", [Entry("turn", {})], fence=stale.fence)
+        await ledger.release(stale)
+    assert len(await ledger.append("r", [started()], fence=new.fence)) == 1
 
 
 async def test_a_lease_of_a_dead_process_is_free_at_once_and_one_of_another_machine_is_not(open_store: Opener) -> None:
@@ -430,3 +399,22 @@ def test_an_open_ledger_is_given_back_as_it_is() -> None:
     ledger = ledgers.open()
     assert ledgers.open(ledger) is ledger
     assert isinstance(ledger, Ledger)
+
+
+async def test_arguments_nested_beyond_any_recursion_are_kept_or_refused_as_ours(open_store: Opener) -> None:
+    ledger = open_store()
+    for depth in (500, 3000, 100_000):
+        deep: Any = {"password": "hunter2hunter"}
+        for _ in range(depth):
+            deep = [deep]
+        call = ToolCall("c", "login", {"deep": deep})
+        entry = Entry(
+            "call_proposed", {"call": {"id": f"c{depth}", "arguments": call.arguments}}, held={"c": {"d": deep}}
+        )
+        try:
+            await ledger.append("r", [entry])
+            await ledger.held("r")
+        except LedgerError:
+            continue
+    entries = await ledger.read("r")
+    assert "hunter2" not in repr(entries)

@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from callgate import ledger as ledgers
 from callgate.errors import LedgerError
 from callgate.ledger import intent
-from callgate.ledger.sqlite import APPLICATION_ID, MIGRATIONS, Store
+from callgate.ledger._tables import VERSIONS
+from callgate.ledger.sqlite import APPLICATION_ID, Store
 from callgate.types import Entry, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -67,12 +69,53 @@ async def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "runs.db")
     ((version,),) = connection.execute("PRAGMA user_version")
     ((owner,),) = connection.execute("PRAGMA application_id")
-    assert (version, owner) == (len(MIGRATIONS), APPLICATION_ID)
+    assert (version, owner) == (len(VERSIONS), APPLICATION_ID)
     connection.execute(f"PRAGMA user_version = {version + 1}")
     connection.close()
     for attempt in (lambda store: store.append("r", turns(1)), lambda store: store.read("r")):
         with pytest.raises(LedgerError, match="newer callgate"):
             await attempt(ledgers.open(f"sqlite:{tmp_path}/runs.db"))
+
+
+def _garbage(path: Path) -> None:
+    path.write_text("just notes, " * 1000)
+
+
+def _foreign(path: Path) -> None:
+    _script(path, "CREATE TABLE theirs (x)")
+
+
+def _newer(path: Path) -> None:
+    _script(path, f"CREATE TABLE t (x); PRAGMA user_version = 999; PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _script(path: Path, script: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+
+
+def _open_files() -> set[str]:
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("write", [_garbage, _foreign, _newer])
+@pytest.mark.parametrize("method", ["append", "read", "runs", "verify"])
+async def test_a_file_that_was_refused_is_not_kept_open(tmp_path: Path, write: Any, method: str) -> None:
+    path = tmp_path / "runs.db"
+    write(path)
+    store = ledgers.open(f"sqlite:{path}")
+    call = {"append": lambda: store.append("r", turns(1)), "read": lambda: store.read("r")}
+    with pytest.raises(LedgerError) as caught:
+        await call.get(method, getattr(store, method))()
+    # the traceback is still alive, and with it every local of the frames that raised
+    assert caught.value.__traceback__ is not None
+    assert str(path) not in _open_files()
 
 
 @pytest.mark.parametrize("path", ["/dev/null/runs.db", "/proc/no-such/runs.db", "."])
@@ -296,7 +339,7 @@ async def test_identical_writes_of_many_other_runs_cost_nothing(tmp_path: Path) 
         return reading(through)
 
     ledger._reading = counted  # type: ignore[attr-defined]
-    wanted = {"principal": None, "tool": "pay", "arguments_hash": ledgers.arguments_hash("pay", PAY.arguments)}
+    wanted = {"principal": None, "tool": "pay", "arguments_hash": ledgers.arguments_hash("pay", PAY.arguments, key=b"")}
     assert await ledger.find_write(**wanted, run_id="new") is None
     assert await ledger.find_write(**wanted, run_id="r7") is not None
     assert sum(asked) == 1

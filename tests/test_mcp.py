@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import pytest
 
 from callgate import Agent, NoEffect, Replay, UpstreamError, mcp, mend
 from callgate.errors import ConfigError, Unreachable
-from callgate.mcp._strangers import ServerError
+from callgate.mcp import ServerError
 from callgate.tools import ToolContext
+from patience import busy, until
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -32,13 +33,6 @@ def hostile(how: str, **options: Any) -> mcp.Server:
 
 def call(server: mcp.Server, name: str, context: ToolContext | None = None, /, **arguments: Any) -> Any:
     return asyncio.run(server.tools[name].prepare(arguments, context)())
-
-
-def until(what: Callable[[], bool], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def listens(port: int) -> bool:
@@ -56,7 +50,7 @@ def gone(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def orders() -> Iterator[mcp.Server]:
-    with mcp.connect(ORDERS, prefix="o_", effects={"slow": "write"}) as server:
+    with mcp.connect(ORDERS, prefix="o_", effects={"slow": "write"}, trust="hints") as server:
         yield server
 
 
@@ -102,7 +96,7 @@ def test_a_cancelled_call_ends_at_once_and_the_connection_lives(orders: mcp.Serv
     start = time.monotonic()
     with pytest.raises(TimeoutError):
         asyncio.run(cancelled())
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 5 * busy()
     assert call(orders, "o_cancel", number="1") == "cancelled"
 
 
@@ -112,7 +106,7 @@ def test_calls_overlap(orders: mcp.Server) -> None:
 
     start = time.monotonic()
     assert asyncio.run(several()) == ["slept"] * 5
-    assert time.monotonic() - start < 2.4
+    assert time.monotonic() - start < 2.4 * busy()
 
 
 def test_a_killed_server_is_started_again_by_the_next_call(orders: mcp.Server) -> None:
@@ -139,7 +133,10 @@ def test_closing_ends_the_process_and_every_later_call() -> None:
 @pytest.mark.anyio
 async def test_it_works_inside_a_loop_too() -> None:
     async with hostile("result") as server:
-        assert await server.tools["good"].prepare({"a": "x"})() == {"a": ["b"]}
+        assert await server.tools["good"].prepare({"a": "x"})() == {
+            "content": "x",
+            "structuredContent": {"a": ["b"]},
+        }
 
 
 def test_over_http_a_restarted_server_is_found_again() -> None:
@@ -196,7 +193,7 @@ def test_bad_schemas_and_names_are_left_out_and_cost_the_others_nothing() -> Non
             assert word in told
         start = time.monotonic()
         assert mend({"a": "a" * 5000 + "!"}, server.tools["bomb"].compiled).outcome == "invalid"
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 2 * busy()
 
 
 def test_long_descriptions_are_cut_and_too_many_tools_left_out() -> None:
@@ -229,7 +226,7 @@ def test_a_server_that_cannot_be_used_is_an_error_in_time(how: str, words: str) 
     start = time.monotonic()
     with pytest.raises(Unreachable, match=words):
         hostile(how, connect_timeout=3 if how == "silent" else 15).open()
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 15 * busy()
 
 
 @pytest.mark.parametrize("server", ["", [], {}, {"args": ["x"]}])

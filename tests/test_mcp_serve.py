@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from callgate import ledger, mcp
+from callgate import Agent, Replay, ledger, mcp
 from callgate.apps.cli.mcp import command
-from callgate.mcp._strangers import ServerError
+from callgate.errors import Denied, NotFound, NotStarted
 from callgate.tools import ToolContext
+from patience import until
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -39,12 +39,12 @@ def count(to: int):
         yield f"at {i}"
     return to
 
-@tool(permission="orders.cancel")
+@tool(effect="write", permission="orders.cancel")
 def cancel(number: str) -> str:
     """Cancels one order."""
     return f"cancelled {number}"
 
-@tool(permission="orders.delete")
+@tool(effect="write", permission="orders.delete")
 def delete(number: str) -> str:
     """Deletes one order."""
     return "deleted"
@@ -54,7 +54,7 @@ def label(number: str):
     """Draws the label of one order."""
     return b"\\x89PNG\\r\\n\\x1a\\n"
 
-@tool(confirm=True)
+@tool(effect="write", confirm=True)
 def pay(number: str) -> str:
     """Pays one order."""
     return "paid"
@@ -72,7 +72,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(place: Path) -> Iterator[mcp.Server]:
     command_line = [sys.executable, "-m", "callgate", "mcp", "serve", str(place / "orders.py")]
     options = ["--ledger", f"sqlite:{place}/runs.db", "--principal", "u1", "--grant", "orders.cancel", "--name", "shop"]
-    with mcp.connect([*command_line, *options]) as server:
+    with mcp.connect([*command_line, *options], trust="hints") as server:
         yield server
 
 
@@ -98,21 +98,46 @@ def test_a_call_is_mended_run_and_answered_with_its_value(served: mcp.Server) ->
     assert image in call(served, "label", number="7")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("find", {}, "/number: missing"),
-        ("find", {"number": "7", "colour": "red"}, "/colour: unknown argument"),
-        ("find", {"number": "none"}, "no such order"),
-        ("delete", {"number": "7"}, "orders.delete"),
-        ("pay", {"number": "7"}, "a person must approve it first"),
-    ],
-)
+REFUSED = [
+    ("find", {}, "/number: missing", NotStarted),
+    ("find", {"number": "7", "colour": "red"}, "/colour: unknown argument", NotStarted),
+    ("find", {"number": "none"}, "no such order", NotFound),
+    ("delete", {"number": "7"}, "orders.delete", Denied),
+    ("pay", {"number": "7"}, "a person must approve it first", Denied),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "words", "error"), REFUSED)
 def test_the_gate_refuses_as_it_would_refuse_a_model(
-    served: mcp.Server, name: str, arguments: dict[str, Any], words: str
+    served: mcp.Server, name: str, arguments: dict[str, Any], words: str, error: type[Exception]
 ) -> None:
-    with pytest.raises(ServerError, match=words):
+    with pytest.raises(error, match=words):
         call(served, name, **arguments)
+
+
+def test_a_refusal_of_our_own_gate_is_one_for_an_agent_too(place: Path) -> None:
+    line = [sys.executable, "-m", "callgate", "mcp", "serve", str(place / "orders.py"), "--ledger", "memory"]
+    wanted = [("delete", "denied"), ("pay", "denied"), ("cancel", "ok")]
+    with mcp.connect([*line, "--principal", "u", "--grant", "orders.cancel"]) as server:
+        for name, status in wanted:
+            model = Replay([{"calls": [{"name": name, "arguments": {"number": "7"}}]}, "ok"])
+            (done,) = Agent(model, tools=[server.tools]).run_sync("x").calls
+            assert (name, done.result.status) == (name, status)
+            assert "unknown" not in done.result.content
+
+
+def test_the_official_client_sees_a_refusal_and_its_status(place: Path) -> None:
+    from mcp import Client, StdioServerParameters
+
+    async def refused() -> Any:
+        line = ["-m", "callgate", "mcp", "serve", str(place / "orders.py"), "--ledger", "memory"]
+        async with Client(StdioServerParameters(command=sys.executable, args=line)) as client:
+            return await client.call_tool("pay", {"number": "7"})
+
+    result = asyncio.run(refused())
+    assert result.is_error
+    assert result.meta["callgate/status"] == "denied"
+    assert "a person must approve it first" in result.content[0].text
 
 
 def test_a_write_is_run_for_the_principal_and_is_in_the_ledger(served: mcp.Server, place: Path) -> None:
@@ -138,10 +163,7 @@ def test_over_http_it_serves_several_clients(place: Path) -> None:
     line = [sys.executable, "-m", "callgate", "mcp", "serve", str(place / "orders.py"), "--ledger", "memory"]
     process = subprocess.Popen([*line, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 15
-        while not listens(port):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: listens(port), 15)
         with mcp.connect(f"http://127.0.0.1:{port}/mcp") as one, mcp.connect(f"http://127.0.0.1:{port}/mcp") as other:
             assert call(one, "find", number="1")["number"] == "1"
             assert call(other, "find", number="2")["number"] == "2"

@@ -322,8 +322,30 @@ def test_a_slip_in_the_settings_is_refused(settings: dict[str, Any]) -> None:
 
 
 def test_every_rule_is_found_by_its_file_and_has_defaults() -> None:
-    assert policy.names() == ("approval", "arguments", "budget", "permission", "rate", "repetition")
+    assert policy.names() == ("approval", "arguments", "budget", "permission", "rate", "repetition", "taint")
     for name in policy.names():
         (rule,) = policy.load({name: {}})
         assert rule.name == name
         assert rule.judge(CALL, SPEC, NOBODY) == Allow()
+
+
+def test_a_rule_of_ones_own_judges_a_copy_and_changes_nothing_that_runs() -> None:
+    ran: list[list[int]] = []
+
+    @tool(effect="write")
+    def put(numbers: list[int]) -> str:
+        "Puts."
+        ran.append(numbers)
+        return "ok"
+
+    def greedy(call: ToolCall, spec: ToolSpec, context: JudgeContext) -> bool:
+        call.arguments["numbers"].append(666)
+        call.arguments["more"] = 1
+        return True
+
+    script = [{"calls": [{"name": "put", "arguments": {"numbers": [1]}}]}, "ok"]
+    result = Agent(Replay(script), tools=[put], policy=[greedy]).run_sync("go")
+    assert (ran, result.calls[0].call.arguments) == ([[1]], {"numbers": [1]})
+    judged = ToolCall("c", "tool", {"numbers": [1]})
+    policy.judge(policy.combine([greedy]), judged, SPEC, NOBODY)
+    assert judged.arguments == {"numbers": [1]}

@@ -7,17 +7,17 @@ import json
 import jsonschema_rs
 import pytest
 
-from callgate import protocols, providers
+from callgate import protocols, providers, weights
 from callgate.protocols import Chosen, Query
-from callgate.protocols._schemas import ENGINES, bounded, token_limit
-from callgate.providers import _weights
+from callgate.protocols._engines import ENGINES
+from callgate.protocols._schemas import bounded, token_limit
 from callgate.reply import TurnReader
 from callgate.types import Message, Request, ToolSpec
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.model,
-    pytest.mark.skipif(_weights.find() is None, reason="the embedded weights are not here: callgate model pull"),
+    pytest.mark.skipif(weights.find() is None, reason="the embedded weights are not here: callgate model pull"),
 ]
 
 SCHEMAS = {

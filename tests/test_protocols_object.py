@@ -39,6 +39,11 @@ def call(index, name, arguments, flags=()):
     return [CallDelta(index, None, name, text), ToolCall("", name, arguments, index, frozenset(flags))]
 
 
+def on_one_line(*calls):
+    """Calls wait for the rest of their line (A7): first what grows of each, then each whole."""
+    return [each[n] for n in (0, 1) for each in calls]
+
+
 CASES = {
     "a call": ('{"tool": "f", "args": {"a": 1}}', call(0, "f", {"a": 1})),
     "an answer": ('{"answer": "Hi \\"you\\"\\n\\u00fc \\ud83d\\ude00!"}', [TextDelta('Hi "you"\nü 😀!')]),
@@ -47,8 +52,13 @@ CASES = {
     "a wrapped answer": ('{"reply": {"answer": "ok"}}', [TextDelta("ok")]),
     "several": (
         '{"calls": [{"tool": "f", "args": {"a": [1, {"b": "}"}]}}, {"tool": "g", "args": {}}]}',
-        call(0, "f", {"a": [1, {"b": "}"}]}) + call(1, "g", {}),
+        on_one_line(call(0, "f", {"a": [1, {"b": "}"}]}), call(1, "g", {})),
     ),
+    "text behind it": (
+        '{"tool": "f", "args": {}} is the form.',
+        [*call(0, "f", {}, {"mentioned"}), TextDelta("is the form.")],
+    ),
+    "text on the next line": ('{"tool": "f", "args": {}}\nWait.', [*call(0, "f", {}), TextDelta("Wait.")]),
     "one after the other": (
         '{"tool": "f", "args": {}}\n{"tool": "g", "args": {}}',
         call(0, "f", {}) + call(1, "g", {}),

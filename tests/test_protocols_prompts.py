@@ -10,8 +10,9 @@ import pytest
 
 from callgate import protocols
 from callgate.protocols import Query
-from callgate.protocols._schemas import ENGINES, arguments_schema, bounded, names_schema, reply_schema, token_limit
-from callgate.protocols._words import REASONS, TEXTS
+from callgate.protocols._engines import ENGINES
+from callgate.protocols._schemas import arguments_schema, bounded, names_schema, reply_schema, token_limit
+from callgate.protocols.texts import REASONS, TEXTS
 from callgate.types import Message, ModelInfo, ToolCall, ToolSpec
 
 GOLDEN = Path(__file__).parent / "golden"

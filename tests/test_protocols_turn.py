@@ -9,7 +9,7 @@ import pytest
 from callgate import Agent, Replay, protocols, tool
 from callgate.errors import ConfigError, Overloaded
 from callgate.events import CallFinished, ProtocolChanged, Routed
-from callgate.protocols import Chosen, Score, Scores
+from callgate.protocols import Chosen
 from callgate.reply import TurnReader
 from callgate.types import Finish, Message, ModelInfo, Reply, TextDelta, ToolCall, ToolSpec
 
@@ -22,7 +22,7 @@ SMALL = ModelInfo("SmolLM2-135M", "local", frozenset({"schema", "logprobs"}))
 PLAIN = ModelInfo("plain", "test")
 
 
-def drive(turn, *texts: str | Scores):
+def drive(turn, *texts: str):
     """Carries a turn out with these answers: the steps, and the reply."""
     steps, answers, value = [], list(texts), None
     try:
@@ -31,8 +31,6 @@ def drive(turn, *texts: str | Scores):
             steps.append(step)
             if isinstance(step, Chosen):
                 value = None
-            elif isinstance(step, Score):
-                value = answers.pop(0)
             else:
                 reader = TurnReader(step.machine() if step.machine else None, rescue=step.rescue)
                 text = answers.pop(0)
@@ -280,14 +278,6 @@ def test_many_tools_are_chosen_by_their_group_first():
     assert set(steps[2].request.schema["enum"]) == {*(f"t{i}" for i in range(8)), "none"}
 
 
-def test_the_likelihood_chooser_asks_for_scores():
-    text = "What time of day is it in Oslo?"
-    steps, _ = drive(turn("routed", text, chooser="likelihood"), Scores(((-1.0,), (-3.0,))), '{"answer": "x"}')
-    assert isinstance(steps[0], Score)
-    assert steps[0].candidates == (text,)
-    assert (steps[1].chooser, len(steps[1].tools)) == ("likelihood", 1)
-
-
 def test_chinese_requests_choose_among_chinese_tools():
     city = {"type": "object", "properties": {"city": {"type": "string", "description": "城市"}}, "required": ["city"]}
     code = {"type": "object", "properties": {"code": {"type": "string"}}}
@@ -336,7 +326,7 @@ async def test_a_server_that_lets_calls_through_as_text_is_read_all_the_same_and
 
 @pytest.mark.anyio
 async def test_a_server_that_ignores_the_schema_steps_down_to_json():
-    free = 'Sure!\n\n```json\n{"tool": "get_weather", "args": {"city": "Oslo"}}\n```'
+    free = 'Sure!\n\n{"tool": "get_weather", "args": {"city": "Oslo"}}'  # a fence beside text would be a mention (A7)
     events, agent = await run([free, "Cold."], ModelInfo("m", "x", frozenset({"schema"})))
     assert [r.schema is not None for r in agent.provider.requests] == [True, False]
     assert [(e.before, e.after) for e in events if isinstance(e, ProtocolChanged)] == [("constrained", "json")]
@@ -348,3 +338,46 @@ async def test_how_a_tool_was_chosen_is_an_event():
     routed = [e for e in events if isinstance(e, Routed)]
     assert routed[0].tools == ("get_weather",)
     assert 0 < routed[0].confidence <= 1
+
+
+def test_a_tool_without_arguments_is_called_without_asking_the_model():
+    version = ToolSpec("get_version", "Version of the program.", effect="read")
+    steps, reply = drive(turn("routed", "What is the version?", tools=(version,), info=SMALL))
+    assert [type(step).__name__ for step in steps] == ["Chosen"]
+    assert [(call.name, call.arguments) for call in reply.calls] == [("get_version", {})]
+    assert reply.finish == "tool_calls"
+
+
+def test_a_refused_call_is_asked_for_again_with_its_reason():
+    """It was not made: neither the answer nor the next need is made from it."""
+    asked = (
+        Message("user", "How is the weather in Oslo?"),
+        Message("assistant", calls=(ToolCall("c1", "get_weather", {"city": "Osl"}, 0),)),
+        Message("tool", "city: unknown", call_id="c1", name="get_weather"),
+    )
+    how = {"history": asked, "tools": (WEATHER, CLOCK), "info": SMALL}
+    steps, reply = drive(protocols.turn("routed", **how, refused=["c1"]), '{"city": "Oslo"}')
+    assert [m.text for m in steps[-1].request.messages][-2:] == ['{"city": "Osl"}', "city: unknown"]
+    assert reply.calls[0].arguments == {"city": "Oslo"}
+    steps, _ = drive(protocols.turn("routed", **how), "Oslo is unknown.")
+    assert "city: unknown" in steps[-1].request.messages[-1].text
+
+
+def test_one_tool_is_called_once_for_each_name():
+    weather = ToolSpec(
+        "get_weather",
+        "查询城市的天气",
+        {"type": "object", "properties": {"city": {"type": "string", "description": "城市"}}, "required": ["city"]},
+        effect="read",
+    )
+    history = [Message("user", "北京和上海今天天气怎么样")]
+    for n, city in enumerate(("北京", "上海")):
+        made = protocols.turn("routed", history=history, tools=(weather,), info=SMALL)
+        _, reply = drive(made, f'{{"city": "{city}"}}')
+        assert reply.calls[0].arguments == {"city": city}
+        history += [
+            Message("assistant", calls=(ToolCall(f"c{n}", "get_weather", {"city": city}, 0),)),
+            Message("tool", "晴", call_id=f"c{n}", name="get_weather"),
+        ]
+    steps, _ = drive(protocols.turn("routed", history=history, tools=(weather,), info=SMALL), "晴")
+    assert not [s for s in steps if isinstance(s, Chosen)]

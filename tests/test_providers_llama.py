@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,17 +15,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from callgate import errors, providers
+from callgate import errors, providers, weights
 from callgate.apps.cli import cli
-from callgate.protocols._steps import Score
-from callgate.providers import _weights, llamacpp
+from callgate.providers import llamacpp
 from callgate.reply import TurnReader
 from callgate.types import Delta, Message, Request, TextDelta, ToolSpec
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.model,
-    pytest.mark.skipif(_weights.find() is None, reason="the embedded weights are not here: callgate model pull"),
+    pytest.mark.skipif(weights.find() is None, reason="the embedded weights are not here: callgate model pull"),
 ]
 
 KEY = "sk-loopback-0123456789"
@@ -55,7 +55,7 @@ def server() -> Iterator[str]:
     from xllamacpp import CommonParams, Server
 
     params = CommonParams()
-    params.model.path = str(_weights.path())
+    params.model.path = str(weights.path())
     params.n_ctx = 1024
     params.n_parallel = 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
@@ -149,7 +149,7 @@ async def test_a_server_killed_in_mid_stream_is_an_interruption() -> None:
     """In a process of its own, so that it can be killed."""
     code = (
         "import time\nfrom xllamacpp import CommonParams, Server\np = CommonParams()\n"
-        f"p.model.path = {str(_weights.path())!r}\np.n_ctx = 512\np.n_parallel = 1\np.warmup = False\n"
+        f"p.model.path = {str(weights.path())!r}\np.n_ctx = 512\np.n_parallel = 1\np.warmup = False\n"
         "p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1\np.ui = False\np.verbosity = -1\n"
         "s = Server(p)\nprint(s.listening_address, flush=True)\ntime.sleep(60)\n"
     )
@@ -170,13 +170,6 @@ async def test_a_server_killed_in_mid_stream_is_an_interruption() -> None:
     assert turn.reply.content
 
 
-async def test_likelihood_prefers_what_the_model_would_write() -> None:
-    provider = providers.open("local")
-    scores = await provider.score(Score((HI,), ("Hello", "zqxj vbnw")))
-    ((likely, unlikely),) = scores.values
-    assert unlikely < likely < 0
-
-
 async def test_no_thread_outlives_its_stream() -> None:
     provider = providers.open("local")
     async with provider.stream(ask(options={"max_tokens": 400})) as deltas:
@@ -192,6 +185,57 @@ async def test_the_engine_is_shared() -> None:
     for _ in range(2):
         await answer(providers.open("local"), ask(options={"max_tokens": 1}))
     assert len({setup.path for setup in llamacpp._ENGINES}) == len(llamacpp._ENGINES) == 1
+
+
+async def test_it_tells_how_far_it_has_read_and_how_fast_it_was() -> None:
+    provider = providers.open("local")
+    seen: list[str] = []
+    words = " ".join(f"word{n}" for n in range(400))  # more than one step of the engine
+
+    async def look() -> None:
+        while True:
+            seen.append(providers.activity(provider))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    await answer(provider, ask((Message("user", words),), options={"max_tokens": 2}))
+    looking.cancel()
+    assert any("reading, " in each and each.endswith(" tokens") for each in seen)
+    assert providers.activity(provider) == ""
+    assert provider.speed is not None  # type: ignore[attr-defined]
+    assert provider.speed.reading > 0  # type: ignore[attr-defined]
+
+
+async def test_a_conversation_goes_on_where_it_was_read_to() -> None:
+    """Another request in between takes the slot; the conversation comes back out of the cache."""
+    provider = providers.open("local")
+    story = (Message("user", " ".join(f"item{n}" for n in range(60))),)
+    before = await answer(provider, ask(story, options={"max_tokens": 2}))
+    await answer(provider, ask((Message("user", "Colour?"),), schema=SCHEMA, options={"max_tokens": 20}))
+    again = await answer(provider, ask((*story, Message("assistant", "Yes."), Message("user", "And?"))))
+    assert again.usage["cached"] > before.usage["input"] - 16
+
+
+def test_its_memory_has_a_bound() -> None:
+    """The engine's own default is 8 GiB: differing requests took 2 MB each, for ever. A child, for the peak is a
+    process's."""
+    script = (
+        "import asyncio, resource\n"
+        "from callgate import providers\n"
+        "from callgate.types import Message, Request\n"
+        "async def main():\n"
+        "    provider = providers.open('local', cache=4)\n"
+        "    peaks = []\n"
+        "    for n in range(14):\n"
+        "        text = ' '.join(f'{n} item {n * 7919 + k}' for k in range(8))\n"
+        "        async with provider.stream(Request((Message('user', text),), options={'max_tokens': 1})) as deltas:\n"
+        "            async for _ in deltas: pass\n"
+        "        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
+        "    print(peaks[-1] - peaks[5])\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert float(done.stdout) < 10  # MB over eight requests; without the bound 16 and more
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Any) -> None:
@@ -213,7 +257,7 @@ async def test_llama_cpp_answers_whatever_model_is_named(server: str) -> None:
 
 def test_an_answer_is_recorded_and_played_by_the_commands(tmp_path: Any) -> None:
     path = tmp_path / "r.jsonl"
-    said = CliRunner().invoke(cli, ["record", "local", "Say hi.", "-o", str(path), "--option", "max_tokens=6"])
+    said = CliRunner().invoke(cli, ["record", "local", "Say hi.", "--output", str(path), "-o", "max_tokens=6"])
     assert said.exit_code == 0, said.output
     played = CliRunner().invoke(cli, ["replay", str(path), "--chunks", "5"])
     reply = json.loads(played.output)

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from callgate import Replay, providers, read
 from callgate.apps.cli import cli
 from callgate.errors import ConfigError, Unreachable
-from callgate.protocols._steps import Score, Scores
 from callgate.providers import Recording
 from callgate.reply import TurnReader
 from callgate.types import BadCall, CallDelta, Delta, Finish, Message, Request, TextDelta, ToolCall
@@ -96,14 +95,6 @@ async def test_delays_are_kept_and_leaving_stops_them() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
                 await play(model)
-
-
-async def test_scores_come_from_a_function() -> None:
-    model = Replay([], scores=lambda score: Scores(((0.5,) * len(score.candidates),) * len(score.prompts)))
-    assert (await model.score(Score(((),), ("a", "b")))).values == ((0.5, 0.5),)
-    assert "logprobs" in (await model.info()).capabilities
-    with pytest.raises(ConfigError, match="scores="):
-        await Replay([]).score(Score((), ()))
 
 
 @pytest.mark.parametrize(

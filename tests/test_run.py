@@ -7,11 +7,10 @@ import os
 import random
 from typing import Any
 
-from callgate.events import CallStarted, RunFinished
-from callgate.run import Run
-from callgate.run._journal import fold, verdicts_of
+from callgate.events import RunFinished
+from callgate.run import Run, restore
 from callgate.types import Message
-from run_script import SPECS, Script, check_calls, config, shown
+from run_script import SPECS, Script, check_calls, config
 
 WRITES = {s.name for s in SPECS if s.effect == "write"}
 SEEDS = range(int(os.environ.get("CALLGATE_SEEDS", "150")))
@@ -63,13 +62,10 @@ def test_the_same_inputs_give_the_same_events_and_commands() -> None:
 
 
 def test_a_journal_gives_the_same_run() -> None:
+    """Of an ended run its journal gives the result; tests/test_run_restore.py compares every step on the way."""
     for seed in SEEDS:
         script = played(seed)
-        fresh = Run(config(verdicts=verdicts_of(script.entries)))
-        events = fold(fresh, script.entries)
-        assert shown(events) == shown(script.events)
-        starts = [sorted(e.call_id for e in many if isinstance(e, CallStarted)) for many in (events, script.events)]
-        assert starts[0] == starts[1]
+        fresh = restore(config(), script.entries)
         assert (fresh.reason, fresh.error, fresh.text) == (script.run.reason, script.run.error, script.run.text)
         assert fresh.messages == script.run.messages
         assert [dataclasses.replace(r, duration=None) for r in fresh.records] == [
@@ -85,8 +81,7 @@ def test_a_run_that_was_cut_off_anywhere_goes_on_and_starts_no_write_twice() -> 
         cut = Script(Run(config()), lambda label, options, chance=chance: chance.choice(options))
         for step in script.steps[:kept]:
             cut.keep(step)
-        fresh = Run(config(verdicts=verdicts_of(cut.entries)))
-        fold(fresh, cut.entries)
+        fresh = restore(config(), cut.entries)
         begun = {e.data["call_id"] for e in cut.entries if e.kind == "call_intent"}
         results = {e.data["call_id"]: e.data["result"]["status"] for e in cut.entries if e.kind == "call_result"}
         again = Script(fresh, lambda label, options, chance=chance: chance.choice(options))

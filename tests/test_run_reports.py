@@ -21,6 +21,7 @@ from callgate.events import CallFinished, TextDelta
 from callgate.policy import Answer, approval
 from callgate.run import Began, Received, Run, RunConfig
 from callgate.types import Finish, Message, ModelInfo, ToolCall, ToolSpec
+from patience import busy, eventually
 from run_checks import call, calls, run_events, said, valid
 
 ROWS = Path(__file__).parent / "conformance" / "reports.jsonl"
@@ -73,8 +74,8 @@ async def test_b161_sync_tools_overlap_and_block_nothing() -> None:
     wall = time.monotonic() - began
     beat.cancel()
     assert result.reason == "answered"
-    assert wall < 1.0
-    assert max(gaps) < 0.15
+    assert wall < 1.0 * busy()
+    assert max(gaps) < 0.15 * busy()
     assert seen == ["me", "me", "me"]
 
 
@@ -99,7 +100,7 @@ async def test_b163_a_write_that_timed_out_is_unknown_and_not_started_again() ->
     assert first.result.status == "unknown_outcome"
     assert "may have taken effect" in first.result.content
     assert second.result.replayed
-    await asyncio.sleep(0.2)
+    await eventually(lambda: rows)
     assert rows == [1]
 
 

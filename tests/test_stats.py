@@ -77,7 +77,8 @@ async def test_rates_and_causes_follow_from_the_log() -> None:
     stats = await collect(ledger)
     calls = stats.calls
     assert (calls.proposed, calls.started, calls.ok, calls.replayed, calls.mended) == (7, 4, 4, 1, 1)
-    assert calls.effective_rate == pytest.approx(4 / 7)
+    assert calls.effective_rate == pytest.approx(5 / 7), "usable and permitted, also where the tool then failed"
+    assert calls.ok_rate == pytest.approx(4 / 7)
     assert calls.success_rate == pytest.approx(3 / 4)
     assert calls.causes == {"unknown_tool": 1, "upstream_error": 1, "denied": 1}
     assert {key: c.proposed for key, c in stats.groups.items()} == {
@@ -88,6 +89,8 @@ async def test_rates_and_causes_follow_from_the_log() -> None:
     }
     assert stats.groups["pay", "native"].effective_rate == pytest.approx(2 / 3)
     assert (stats.runs, stats.requests, stats.failed_requests) == ({"answered": 2}, 6, 0)
+    assert 0 < len(stats.first_token_seconds) <= stats.turns
+    assert all(0 <= first <= max(stats.answer_seconds) for first in stats.first_token_seconds)
     assert stats.usage == {"input": 30, "output": 7}
     by_model = await collect(ledger, by=["model"])
     assert {key: c.proposed for key, c in by_model.groups.items()} == {("replay",): 6, ("other",): 1}
@@ -97,6 +100,7 @@ async def test_rates_and_causes_follow_from_the_log() -> None:
 async def test_nothing_is_counted_in_an_empty_ledger() -> None:
     stats = await collect(ledgers.open("memory"))
     assert stats.as_json()["calls"]["effective_rate"] is None
+    assert stats.as_json()["first_tokens"] == {"p50": None, "p95": None, "max": None}
     assert stats.as_json()["groups"] == []
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from callgate import Inject, Principal, Tool, Toolbox, ToolContext, mend, tool
+from callgate import Agent, Inject, Principal, Replay, Tool, Toolbox, ToolContext, mend, tool
 from callgate.errors import ToolError
 from callgate.tools import as_toolbox, resolve_name
 from callgate.types import ToolSpec
@@ -34,6 +34,27 @@ def now() -> str:
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
+
+
+def test_tools_that_declare_no_effect_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    def tick() -> str:
+        "Ticks."
+        return "tock"
+
+    def tock() -> str:
+        "Tocks."
+        return "tick"
+
+    described = {"type": "function", "function": {"name": "elsewhere", "parameters": {"type": "object"}}}
+    with caplog.at_level(logging.WARNING, logger="callgate.tools"):
+        Agent(
+            Replay([]),
+            tools=[tick, tock, read_mail, described, Tool.from_function(tick, name="b").with_spec(effect="read")],
+        )
+        Agent(Replay([]), tools=[tick]).run_sync("?")
+        Agent(Replay([]), tools=[tick, tock])
+    (record,) = caplog.records
+    assert record.getMessage().startswith("tick, tock: no effect declared, so taken for a write:")
 
 
 def test_a_tool_that_says_nothing_is_a_write() -> None:
@@ -148,7 +169,7 @@ def test_injected_parameters_are_not_in_the_schema_and_a_model_that_supplies_one
 
     made = Tool.from_function(f)
     assert list(made.spec.parameters["properties"]) == ["q"]
-    context = ToolContext(principal=Principal("u"), run_id="r1", extra={"db": {"a": 1}})
+    context = ToolContext(principal=Principal("u"), run_id="r1", deps={"a": 1})
     assert made.prepare({"q": "x"}, context)() == (
         "x",
         context,

@@ -435,3 +435,19 @@ def test_the_typed_dicts_of_the_standard_library_are_described_on_every_python()
     assert mend({"order": {"lines": [{"count": 1}]}}, made.compiled).errors == [("/order/lines/0/item", "missing")]
     assert mend({"order": {}}, made.compiled).errors == [("/order/lines", "missing")]
     assert "what to say" in json.dumps(made.spec.parameters)
+
+
+def test_a_validators_complaint_quotes_plain_values_and_never_secret_ones() -> None:
+    def refuse(value: Any) -> Any:
+        raise ValueError("no")
+
+    @tool
+    def login(
+        user: Annotated[str, pydantic.AfterValidator(refuse)],
+        password: Annotated[pydantic.SecretStr, pydantic.AfterValidator(refuse)],
+    ) -> None:
+        """Logs in."""
+
+    errors = dict(mend({"user": "ann-smith", "password": "hunter2hunter"}, login.compiled).errors)
+    assert "ann-smith" in errors["/user"]
+    assert "hunter2" not in errors["/password"]

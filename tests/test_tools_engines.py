@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Tool, providers
-from callgate.providers import _weights
+from callgate import Tool, providers, weights
 from callgate.reply import TurnReader
 from callgate.schema import strict_form
 from callgate.types import Message, Request
@@ -47,7 +46,7 @@ def all_at_once(names: dict[str, Any]) -> Tool:
 @pytest.mark.model
 @pytest.mark.anyio
 @pytest.mark.timeout(90)
-@pytest.mark.skipif(_weights.find() is None, reason="the embedded weights are not here: callgate model pull")
+@pytest.mark.skipif(weights.find() is None, reason="the embedded weights are not here: callgate model pull")
 async def test_the_embedded_engine_writes_under_the_schema_of_every_type() -> None:
     loose = all_at_once({f"v{i}": annotation for i, annotation in enumerate(TYPES)}).spec.parameters
     strict = {f"v{i}": a for i, a in enumerate(TYPES) if strict_form(tool_of(a).spec.parameters) is not None}

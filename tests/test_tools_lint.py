@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from callgate import Tool, Toolbox
 from callgate.apps.cli.tools import command
-from callgate.tools import CHECKS, lint
+from callgate.tools.linting import CHECKS, lint
 
 GOOD = '''
 from typing import Annotated, Literal
@@ -114,6 +114,42 @@ def test_each_check_finds_its_fault(tools: list[Tool], finding: tuple[str, str, 
     assert finding in found(*tools)
 
 
+@pytest.mark.parametrize(
+    ("descriptions", "fault"),
+    [
+        (
+            ("Weather of a given city", "查询指定城市的天气", "指定した都市の天気を調べる", "Погода в заданном городе"),
+            False,
+        ),
+        (("Current weather of a city: temperature", "查询指定城市的实时天气情况，包括温度和天气状况"), False),
+        (("When it is hot in a city.", "当用户询问天气时必须调用。"), False),
+        (("Get weather", "查天气", "天気を", "Погода"), True),
+        (("Processes data.", "处理数据", "进行相关操作", "データを処理する"), True),
+        (("Handles the information of a thing.", "执行某个功能并处理相关信息"), True),
+    ],
+)
+def test_a_description_is_judged_alike_in_every_script(descriptions: tuple[str, ...], fault: bool) -> None:
+    for text in descriptions:
+        assert (("description", "f", "") in found(raw("f", text))) == fault, text
+
+
+def test_chinese_descriptions_that_say_the_same_are_seen() -> None:
+    one, other = raw("a", "查询指定城市的实时天气情况"), raw("b", "查询给定城市的实时天气情况")
+    assert ("overlap", "a", "b") in found(one, other)
+    assert not {f for f in found(one, raw("b", "根据快递单号查询包裹的物流状态")) if f[0] == "overlap"}
+
+
+def test_a_hint_names_what_is_missing() -> None:
+    hints = {
+        f.tool: f.better for f in lint(Toolbox([raw("a", "Gets a"), raw("get_order", "Get order data"), raw("c", "")]))
+    }
+    assert "what it returns" in hints["a"]
+    assert "beside the words of its name" in hints["get_order"]
+    assert len(set(hints.values())) == 3
+    both = lint(Toolbox([raw("a", "Finds all open orders"), raw("b", "Find open orders")]))
+    assert "open" in both[0].better
+
+
 @pytest.mark.parametrize("check", CHECKS)
 def test_no_check_fails_on_odd_schemas(check: str) -> None:
     odd = [
@@ -133,7 +169,7 @@ def test_list_shows_names_parameters_and_rules(file: Any) -> None:
     status, text = run("list", file(GOOD))
     assert status == 0
     assert "read   find_order(number, [unit])  [5 s]" in text
-    assert "write  cancel(number)  [needs orders.cancel, asks first, 5/min]" in text
+    assert "write  cancel(number)  [needs orders.cancel, needs approval, 5/min]" in text
     rows = [json.loads(line) for line in run("list", "--json", file(GOOD))[1].splitlines()]
     assert [row["name"] for row in rows] == ["find_order", "cancel"]
 

@@ -7,12 +7,13 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import wcwidth
 
 from callgate import events as e
-from callgate.apps import tui
+from callgate.apps import tui, wording
+from callgate.run import Pending
 from callgate.types import (
     Allow,
     Ask,
@@ -119,8 +120,14 @@ def test_a_run_leaves_calls_results_answer_and_timings() -> None:
         '→ add {"a": 1, "b": 2} · 3.0 s',
         "✓ got result 3 · 2 ms",
         "It is 3.",
-        "✓ answered in 13.0 s · 2 turns · 1 call · 7 tokens written · asked by constrained",
+        "✓ answered in 13.0 s · 2 turns · 1 call · 7 tokens written · protocol: constrained",
     ]
+
+
+def test_text_of_an_answer_that_is_asked_for_again_is_marked_void() -> None:
+    events = (e.TurnStarted(1), TextDelta("A half"), e.Retrying(1, "it broke"), TextDelta("Hello"))
+    lines = shown(*events, width=100).split("\n")
+    assert lines == ["A half", "· asked again (1): it broke; the text above is void", "Hello"]
 
 
 def test_the_states_are_seen_while_they_last() -> None:
@@ -180,6 +187,7 @@ def test_a_block_that_outgrew_the_screen_stays_raw() -> None:
 
 
 @given(st.lists(st.text(alphabet="ab *`#-\n|é日", max_size=30), max_size=8), st.integers(20, 60))
+@settings(deadline=None)  # the first drawing imports rich, on a busy machine in more than any deadline
 def test_the_last_screen_does_not_depend_on_how_the_text_was_cut(pieces: list[str], width: int) -> None:
     text = "".join(pieces)
     end = e.Retrying(1, "end")
@@ -233,7 +241,7 @@ def test_without_a_terminal_each_state_is_a_plain_line() -> None:
         "got result 3 · 2 ms",
         "generating",
         "It is 3.",
-        "answered in 13.0 s · 2 turns · 1 call · 7 tokens written · asked by constrained",
+        "answered in 13.0 s · 2 turns · 1 call · 7 tokens written · protocol: constrained",
     ]
 
 
@@ -271,8 +279,8 @@ def test_what_was_odd_about_an_answer_is_told() -> None:
     assert shown(e.TurnStarted(1), TextDelta("Hi."), odd, width=80) == (
         "Hi.\n· note: a leading {} was held back\n· note: two lines"
     )
-    assert tui.told(odd) == "note: a leading {} was held back\nnote: two lines"
-    assert tui.told(e.TurnFinished(1, Finish("stop"))) is None
+    assert wording.sentence(odd) == "note: a leading {} was held back\nnote: two lines"
+    assert wording.sentence(e.TurnFinished(1, Finish("stop"))) is None
 
 
 def test_a_good_result_has_one_row_and_a_bad_one_is_told_in_full() -> None:
@@ -282,25 +290,58 @@ def test_a_good_result_has_one_row_and_a_bad_one_is_told_in_full() -> None:
     assert first.startswith("✓ got result word word")
     assert first.endswith("… · 500 ms")
     assert "\n" not in first
-    assert tui.outcome(bad).startswith("not found: word")
+    assert wording.outcome(bad).startswith("not found: word")
     assert shown(e.CallFinished("c", "f", bad, 0.5)).replace("\n", "").count("word") == 30
+
+
+def test_a_result_names_its_tool_where_several_ran() -> None:
+    other = ToolCall("call_2", "sub", {})
+    events = [e.TurnStarted(1), e.CallProposed(CALL), e.CallProposed(other), e.CallFinished("call_2", "sub", RESULT)]
+    assert "✓ sub: got result 3" in shown(*events)
+    out = io.StringIO()
+    view = tui.Lines(out)
+    for event in events:
+        view.show(event, 0.0)
+    assert out.getvalue().endswith("sub: got result 3\n")
+
+
+def test_the_end_names_the_protocol_that_answered_and_counts_calls_of_a_resumed_run() -> None:
+    end = [e.ProtocolChanged("native", "json", "500"), e.CallFinished("c", "f", RESULT), e.RunFinished("answered")]
+    last = shown(e.RunStarted("r", "m", "native", resumed=True), *end, width=100).split("\n")[-1]
+    assert last.endswith(" · 0 turns · 1 call · protocol: json")
+
+
+def test_that_a_call_needs_approval_is_told_once() -> None:
+    """It is judged again when it is about to run."""
+    judged = e.CallJudged("c", Ask("approval", "it pays"))
+    assert shown(judged, judged).count("it pays") == 1
+
+
+def test_a_question_says_what_it_does_not_show() -> None:
+    long = Pending(ToolCall("c", "pay", {"note": "x" * 3000}), "approval", "it pays")
+    first, second = wording.question(long)
+    assert re.search(r"… \(\d+ more characters, not shown here\)$", first)
+    assert second == "  it pays (approval)"
 
 
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (e.CallProposed(BadCall(0, None, "f", "{", "truncated")), "call not usable: f (truncated)"),
-        (e.CallProposed(ToolCall("c", "f", {}, flags=frozenset({"loose", "renamed"}))), "call f {}  [loose, renamed]"),
+        (e.CallProposed(BadCall(0, None, "f", "{", "truncated")), "call not usable: f (it was cut off)"),
+        (
+            e.CallProposed(ToolCall("c", "f", {}, flags=frozenset({"loose", "renamed"}))),
+            "call f {} [without its markers, name corrected]",
+        ),
         (e.CallJudged("c", Deny("rate", "5/min")), "denied by rate: 5/min"),
-        (e.CallJudged("c", Ask("approval", "it pays")), "a person must decide (approval): it pays"),
+        (e.CallJudged("c", Ask("approval", "it pays")), "it pays (approval)"),
         (e.CallJudged("c", Allow()), None),
         (e.Retrying(2, "no JSON"), "asked again (2): no JSON"),
-        (e.ProtocolChanged("native", "json", "500"), "now asking by json, not native: 500"),
-        (e.Routed("lexical", ("f",), 0.75), "f, chosen by the words (75% sure)"),
-        (e.Routed("names", (), None), "no tool, chosen by the model"),
+        (e.ProtocolChanged("native", "json", "500"), "protocol changed from native to json: 500"),
+        (e.Routed("lexical", ("f",), 0.75), "tool picked by keyword match (0.75): f"),
+        (e.Routed("names", (), None), "no tool picked, by the model"),
         (e.CallFinished("c", "f", ToolResult("c", "ok", "3", replayed=True)), "got result 3 (from the ledger)"),
         (e.CallFinished("c", "f", ToolResult("c", "timeout", "30 s")), "timeout: 30 s"),
     ],
 )
 def test_every_moment_is_told_in_one_line(event: e.Event, line: str | None) -> None:
-    assert tui.told(event) == line
+    assert wording.sentence(event) == line

@@ -39,7 +39,45 @@ OLLAMA = b"".join(
         {"message": {"content": ""}, "done": True, "done_reason": "stop", "eval_count": 2},
     )
 )
-BODIES = {"openai": OPENAI, "ollama": OLLAMA}
+ANTHROPIC = b"".join(
+    f"event: {r['type']}\ndata: {json.dumps(r, ensure_ascii=False)}\n\n".encode()
+    for r in (
+        {"type": "message_start", "message": {"usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi ☂"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "x", "name": "f"}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    )
+)
+ITEM = {"type": "function_call", "id": "fc_1", "call_id": "x", "name": "f", "arguments": ""}
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+USAGE = {"input_tokens": 1, "output_tokens": 2}
+RESPONSES = b"".join(
+    f"event: {r['type']}\ndata: {json.dumps(r, ensure_ascii=False)}\n\n".encode()
+    for r in (
+        {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": MESSAGE},
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi ☂"},
+        {"type": "response.output_item.added", "output_index": 1, "item": ITEM},
+        {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": '{"a"'},
+        {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": ": 1}"},
+        {"type": "response.output_item.done", "output_index": 1, "item": {**ITEM, "arguments": '{"a": 1}'}},
+        {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "usage": USAGE}},
+    )
+)
+BODIES = {"openai": OPENAI, "ollama": OLLAMA, "anthropic": ANTHROPIC, "responses": RESPONSES}
+ENDS = {
+    "openai": b'"finish_reason": "tool_calls"}]}',
+    "ollama": b'"done":true',
+    "anthropic": b'"usage": {"output_tokens": 2}}',
+    "responses": b'"output_tokens": 2}}}',
+}
+"""Where each body has declared its end."""
 TOKENS = [
     b"data: ",
     b"\n",
@@ -93,8 +131,7 @@ def test_broken_bytes(wire: str, dialect: str | None, data: st.DataObject) -> No
 @pytest.mark.parametrize("wire", formats.names())
 def test_no_prefix_of_a_stream_gives_a_call_before_its_end_is_said(wire: str) -> None:
     body = BODIES[wire]
-    said = {"openai": b'"finish_reason": "tool_calls"}]}', "ollama": b'"done":true'}[wire]
-    sound = body.index(said) + len(said)
+    sound = body.index(ENDS[wire]) + len(ENDS[wire])
     for n in range(len(body) + 1):
         reply, deltas = read(wire, [body[:n]])
         if n < sound:

@@ -1,5 +1,8 @@
 """callgate stands between a language model's token stream and real functions.
 
+Law: `import callgate` loads the bare package.
+(tests/test_architecture.py::test_import_callgate_loads_the_bare_package)
+
 The face is lazy: a name loads its module on first use, so that `import callgate` costs next to nothing.
 """
 

@@ -1,5 +1,8 @@
-"""`python -m callgate` is the command line."""
+"""`python -m callgate` is the command line.
 
-from callgate.apps.cli import main
+Law: it is the same program as `callgate`. (tests/test_cli.py::test_python_m_callgate_is_the_same_program)
+"""
+
+from callgate.apps.start import main
 
 main()

@@ -1,11 +1,17 @@
-"""The settings: what holds if nobody says anything, and where it can be said otherwise.
+"""The settings: their defaults, and the places where they can be changed.
 
-One law: every setting has one name. It is a line of `callgate.toml`, with `CALLGATE_` before it and in capitals an
-environment variable, and a field of `Config`; and a setting that nobody knows is an error, never ignored.
+Every setting has one name. It is a line of `callgate.toml`, with `CALLGATE_` before it and in capitals an environment
+variable, and a field of `Config`; and a setting that nobody knows is an error, never ignored.
 
-What is said later wins: the defaults, the user's file (`callgate.toml` in the user's configuration folder), the
+The later source wins: the defaults, the user's file (`callgate.toml` in the user's configuration folder), the
 project's file (`callgate.toml` in the current folder), the environment, and what the program itself gives. With
-`CALLGATE_CONFIG` that file is read instead of both.
+`CALLGATE_CONFIG` that file is read instead of both. The project's file may have come with somebody else's repository:
+until the user trusts exactly this content, it can only tighten (G4).
+
+Law: a project's file that is not trusted never makes anything looser than it is without the file.
+(tests/test_config_trust.py::test_an_untrusted_project_file_never_loosens_anything)
+Law: each setting is one line of the file, one variable and one field.
+(tests/test_config.py::test_every_setting_is_a_variable_and_a_line_of_the_file)
 """
 
 # ruff: noqa: RUF009 - `_setting` makes dataclass fields
@@ -13,17 +19,22 @@ project's file (`callgate.toml` in the current folder), the environment, and wha
 from __future__ import annotations
 
 import difflib
+import functools
+import hashlib
 import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from callgate.errors import ConfigError
+from callgate.limits import DEFAULT_NAMES, Limits
 from callgate.masking import Masking
+from callgate.policy import Rule
+from callgate.policy import load as load_policy
 
 FILE = "callgate.toml"
 PREFIX = "CALLGATE_"
@@ -40,8 +51,8 @@ def _setting(default: Any, kind: str, doc: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Config:
-    """The settings in force."""
+class Config(Limits):
+    """The settings in force; the limits among them are those of `callgate.limits`."""
 
     model: str = _setting("local", "text", "Who answers: `local`, `ollama:NAME`, `openai:NAME`, `http://host/v1#NAME`.")
     protocol: str = _setting("auto", "text", "How calls are asked for: `auto`, or the name of a protocol or dialect.")
@@ -55,24 +66,6 @@ class Config:
         "text",
         "Where runs are recorded: `memory`, `sqlite:PATH`, `postgresql://…`; else SQLite in the state folder.",
     )
-    max_turns: int | None = _setting(6, "count?", "Answers of the model in a run; calls of the last one do not start.")
-    max_requests: int | None = _setting(24, "count?", "Requests in a run, retries and choices of tools included.")
-    max_calls_per_turn: int | None = _setting(16, "count?", "Calls in one answer.")
-    max_calls: int | None = _setting(None, "count?", "Calls in a run.")
-    max_tokens: int | None = _setting(200_000, "count?", "Tokens in a run, read and written.")
-    max_context: int | None = _setting(None, "count?", "Tokens of history that are sent; none: what the model holds.")
-    summarize: bool = _setting(False, "switch", "Have the model sum up what does not fit, instead of leaving it out.")
-    tool_timeout: float = _setting(30.0, "seconds", "Seconds that a tool may take, unless it says otherwise.")
-    run_timeout: float | None = _setting(120.0, "seconds?", "Seconds that a run may take, without waiting for people.")
-    grace: float = _setting(2.0, "seconds", "Seconds that a tool has to stop once it is told to; then it is abandoned.")
-    max_parallel: int = _setting(8, "count", "Reads that overlap at most.")
-    retries: int = _setting(2, "number", "How often an unusable answer is asked for again before the protocol changes.")
-    repeat_warn: int = _setting(3, "number", "At which identical call with an identical result the model is warned.")
-    repeat_stop: int = _setting(4, "number", "At which one the run ends.")
-    max_result: int = _setting(8000, "count", "Characters of a result that the model sees at once.")
-    approval_expires: float | None = _setting(
-        None, "seconds?", "Seconds after which an answer to a question is too late."
-    )
     policy: dict[str, Any] = _setting(
         {}, "table", "Further rules, one table each: `[policy.rate]`, `[policy.arguments]` …"
     )
@@ -81,7 +74,9 @@ class Config:
     keep_days: float | None = _setting(None, "days?", "Days after which `callgate ledger prune` removes a run.")
     max_ledger_size: int | None = _setting(None, "count?", "Characters of journal that `callgate ledger prune` leaves.")
     sources: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Name -> where it was said; what is missing has its default."""
+    """Name -> where it was set; what is missing has its default."""
+    project_policy: dict[str, Any] = field(default_factory=dict)
+    """Rules of a project's file that is not trusted: they come on top of `policy` and replace nothing of it."""
 
     @property
     def where(self) -> str:
@@ -96,11 +91,17 @@ class Config:
     def agent_options(self) -> dict[str, Any]:
         """What `Agent` takes of it by these very names, `model` and `ledger` apart."""
         apart = {"model", "ledger", "mask_names", "mask_patterns", "keep_days", "max_ledger_size", "sources"}
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        apart |= {"project_policy"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart} | {"policy": self._rules()}
+
+    def _rules(self) -> dict[str, object] | list[Rule]:
+        if not self.project_policy:
+            return self.policy
+        return [*load_policy(self.policy), *load_policy(self.project_policy)]
 
 
-SETTINGS = tuple(f for f in fields(Config) if f.metadata)
-"""The fields that can be set, with `metadata["doc"]`."""
+SETTINGS = tuple(sorted((f for f in fields(Config) if f.metadata), key=lambda f: f.name in DEFAULT_NAMES))
+"""The fields that can be set, with `metadata["doc"]`; the limits last."""
 NAMES = tuple(f.name for f in SETTINGS)
 
 
@@ -109,31 +110,178 @@ def load(
     *,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> Config:
-    """The settings in force. `given` is what the program itself says; None there means "nothing said".
+    """The settings in force. `given` is what the program itself sets; None there means "not set".
 
-    Raises ConfigError for a file that cannot be read, an unknown setting or a value that does not fit.
+    `warn` gets one line if settings of the project's file are ignored; without it the line goes to standard error,
+    once. Raises ConfigError for a file that cannot be read, an unknown setting or a value that does not fit.
     """
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    project = _Project()
 
-    def take(name: str, value: Any, source: str) -> None:
-        values[name], sources[name] = value, source
+    def take(found: Mapping[str, object], source: str) -> None:
+        values.update(found)
+        sources.update(dict.fromkeys(found, source))
 
     for path in _files(environ, folder or Path.cwd()):
-        for name, value in _read(path).items():
-            take(name, _checked(name, value, f"{path}: {name}"), str(path))
-    for key, text in environ.items():
+        content = _bytes(path)
+        found = _settings_of(path, content)
+        if path == _project_file(environ, folder) and not is_trusted(path, content, environ):
+            project = _tightened(found, Config(**values), str(path))
+            found = project.limits
+            if project.ignored:
+                (warn or _warn_once)(
+                    f"callgate: {FILE} here is not trusted: ignored {', '.join(project.ignored)}; "
+                    "run 'callgate config trust' to accept it"
+                )
+        take(found, str(path))
+    for key, name in _variables(environ):
+        take({name: _parsed(name, environ[key], key)}, key)
+    # None is "not set": options of a command line that nobody gave stand there as None.
+    own = {name: value for name, value in (given or {}).items() if value is not None}
+    take({_known(name, name): _checked(name, value, name) for name, value in own.items()}, "given")
+    for name, more in project.masks.items():  # added to whatever the later sources say
+        values[name] = (*values.get(name, ()), *more)
+    return replace(Config(**values), sources=sources, project_policy=project.policy)
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The variables that are settings, each with the setting's name. Raises ConfigError for a misspelt one; a variable
+    of another program that happens to begin alike is left alone."""
+    for key in environ:
         name = key.removeprefix(PREFIX).lower()
         if key.startswith(PREFIX) and key.isupper() and name in NAMES:
-            take(name, _parsed(name, text, key), key)
+            yield key, name
         elif key.startswith(PREFIX) and _is_misspelt(name):
             raise ConfigError(f"{key}: no such setting{_nearest(name, PREFIX)}")
-    for name, value in (given or {}).items():
-        if value is not None:
-            take(_known(name, name), _checked(name, value, name), "given")
-    return replace(Config(**values), sources=sources)
+
+
+# --- the project's file -------------------------------------------------------------------------------------------
+
+LOWER_IS_TIGHTER = frozenset(
+    {
+        "max_turns",
+        "max_requests",
+        "max_calls_per_turn",
+        "max_calls",
+        "max_tokens",
+        "tool_timeout",
+        "run_timeout",
+        "max_parallel",
+        "retries",
+        "repeat_warn",
+        "repeat_stop",
+        "max_result",
+        "approval_expires",
+    }
+)
+"""Limits that a file of somebody else may lower. None, and 0 for `repeat_*`, is no limit at all. What can be argued
+both ways (`grace`, `max_context`) or destroys something (`keep_days`) is not in the list."""
+MASKS = frozenset({"mask_names", "mask_patterns"})
+TRUSTED = "trusted.json"
+"""In the state folder: path of a project's file -> SHA-256 of the content that the user trusts."""
+
+
+@dataclass(slots=True)
+class _Project:
+    """What of a project's file holds although nobody trusts it."""
+
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Lower than they would be without the file."""
+    policy: dict[str, Any] = field(default_factory=dict)
+    masks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+    """The names of all else."""
+
+
+def _tightened(found: Mapping[str, Any], base: Config, where: str) -> _Project:
+    """The part of the file that only tightens `base`. Raises ConfigError for a rule that cannot be made."""
+    out = _Project()
+    for name, value in found.items():
+        if name in LOWER_IS_TIGHTER and _limit(name, value) <= _limit(name, getattr(base, name)):
+            out.limits[name] = value
+        elif name in MASKS:
+            out.masks[name] = value
+        elif name == "policy":
+            off = {rule for rule, section in value.items() if _switches_off(section)}
+            out.ignored += [f"policy.{rule if rule.isprintable() else ascii(rule)}" for rule in sorted(off)]
+            out.policy = {rule: section for rule, section in value.items() if rule not in off}
+        elif value != getattr(base, name):
+            out.ignored.append(name)
+    try:
+        load_policy(out.policy)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return out
+
+
+def _switches_off(section: object) -> bool:
+    return section is False or (isinstance(section, Mapping) and section.get("on") is False)
+
+
+def _limit(name: str, value: float | None) -> float:
+    return float("inf") if value is None or (value == 0 and name.startswith("repeat_")) else value
+
+
+@functools.cache
+def _warn_once(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _project_file(environ: Mapping[str, str], folder: Path | None) -> Path | None:
+    """The file of the current folder, where it is not one that the user has chosen or written himself."""
+    path = (folder or Path.cwd()) / FILE
+    own = config_folder(environ) / FILE
+    if environ.get(f"{PREFIX}CONFIG") or not path.is_file() or (own.is_file() and own.samefile(path)):
+        return None
+    return path
+
+
+def is_trusted(path: Path, content: bytes, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the user trusts exactly this content at this place."""
+    # The hash, not the name: a file that `git pull` has changed is a new file, which nobody has read.
+    return _trusted(environ).get(str(path.resolve())) == hashlib.sha256(content).hexdigest()
+
+
+def trust(path: Path, environ: Mapping[str, str] | None = None, *, yes: bool = True) -> bool:
+    """Trusts the file as it is now, or not any more. False: nothing changed.
+
+    Raises ConfigError for a file that cannot be read or whose settings do not fit.
+    """
+    known = _trusted(environ)
+    before = dict(known)
+    key = str(path.resolve())
+    known.pop(key, None)
+    if yes:
+        content = _bytes(path)
+        _settings_of(path, content)
+        known[key] = hashlib.sha256(content).hexdigest()
+    if known == before:
+        return False
+    file = state_folder(environ) / TRUSTED
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and then renamed: a crash leaves the old list or the new one.
+        new = file.with_suffix(".new")
+        new.touch(mode=0o600)
+        new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
+        new.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
+    return True
+
+
+def _trusted(environ: Mapping[str, str] | None) -> dict[str, str]:
+    """What is trusted; a list that cannot be read trusts nothing."""
+    try:
+        data = json.loads((state_folder(environ) / TRUSTED).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    # Whatever else the file became, nothing in it may grant trust.
+    return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}
 
 
 OTHERS = frozenset({"config", "models", "cache"})
@@ -152,15 +300,39 @@ def _files(environ: Mapping[str, str], folder: Path) -> list[Path]:
         if not path.is_file():
             raise ConfigError(f"{PREFIX}CONFIG: there is no file {path}")
         return [path]
-    return [path for path in (config_folder(environ) / FILE, folder / FILE) if path.is_file()]
+    paths = [path for path in (config_folder(environ) / FILE, folder / FILE) if path.is_file()]
+    # In the user's own settings folder both names are one file, and it is not a project's.
+    return paths[:1] if len(paths) == 2 and paths[0].samefile(paths[1]) else paths
 
 
-def _read(path: Path) -> dict[str, Any]:
+MAX_FILE = 1_000_000
+"""Bytes of a settings file: a project's one is somebody else's."""
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        data = tomllib.loads(path.read_text("utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        with path.open("rb") as file:
+            # Bounded reading instead of asking for the size first: devices and pipes have none.
+            content = file.read(MAX_FILE + 1)
+    except OSError as error:
         raise ConfigError(f"{path}: {error}") from error
-    return {_known(name, f"{path}: {name}"): value for name, value in data.items()}
+    if len(content) > MAX_FILE:
+        raise ConfigError(f"{path}: more than {MAX_FILE} bytes (MAX_FILE)")
+    return content
+
+
+def _settings_of(path: Path, content: bytes) -> dict[str, Any]:
+    """The settings of a file's content, each of its kind."""
+    try:
+        # "-sig": editors on Windows write a byte order mark, which TOML 1.0 does not know.
+        data = tomllib.loads(content.decode("utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        where = f"{path}: {name if name.isprintable() else ascii(name)}"
+        found[name] = _checked(_known(name, where), value, where)
+    return found
 
 
 def _known(name: str, where: str) -> str:
@@ -181,7 +353,7 @@ def _kind(name: str) -> str:
     return next(str(f.metadata["kind"]) for f in SETTINGS if f.name == name)
 
 
-def _parsed(name: str, text: str, where: str) -> Any:
+def _parsed(name: str, text: str, where: str) -> object:
     """The value of an environment variable."""
     kind = _kind(name)
     if kind == "text":
@@ -206,14 +378,14 @@ def _parsed(name: str, text: str, where: str) -> Any:
     return _checked(name, int(number) if number.is_integer() else number, where)
 
 
-def _json(text: str, where: str) -> Any:
+def _json(text: str, where: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{where}: JSON is needed: {error}") from error
 
 
-def _checked(name: str, value: Any, where: str) -> Any:
+def _checked(name: str, value: object, where: str) -> object:
     """The value, if it fits the setting."""
     kind = _kind(name)
     if kind.endswith("?") and (value is None or value is False or (isinstance(value, str) and value.lower() in OFF)):
@@ -221,20 +393,20 @@ def _checked(name: str, value: Any, where: str) -> Any:
     return _CHECKS[kind.removesuffix("?")](value, where)
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{where}: text is needed, not {value!r}")
     return value
 
 
-def _switch(value: Any, where: str) -> bool:
+def _switch(value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"{where}: true or false is needed, not {value!r}")
     return value
 
 
-def _whole(least: int) -> Callable[[Any, str], int]:
-    def check(value: Any, where: str) -> int:
+def _whole(least: int) -> Callable[[object, str], int]:
+    def check(value: object, where: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{where}: a whole number of at least {least} is needed, not {value!r}")
         return value
@@ -242,13 +414,13 @@ def _whole(least: int) -> Callable[[Any, str], int]:
     return check
 
 
-def _seconds(value: Any, where: str) -> float:
+def _seconds(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise ConfigError(f"{where}: a number above 0 is needed, not {value!r}")
     return float(value)
 
 
-def _table(value: Any, where: str) -> dict[str, Any]:
+def _table(value: object, where: str) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where}: a table is needed, not {value!r}")
     return dict(value)

@@ -1,7 +1,7 @@
-"""What a run tells the world, and the one codec for all of it: the terminal, `--json`, the ledger and the
-gateway read these same values.
+"""The events of a run, and the one codec for them: the terminal, `--json` and the ledger read these same values.
 
-One law: `load_event(dump_event(e)) == e` for every event, and a name on the wire is for life.
+Law: `load_event(dump_event(e)) == e` for every event, and a name on the wire never changes.
+    (tests/test_events.py::test_every_event_comes_back_from_json_as_it_was)
 
 The deltas of types.py (`TextDelta`, `ReasoningDelta`, `CallDelta`) are events as they are: the object that a provider
 made is the object that the screen prints.
@@ -33,7 +33,7 @@ from callgate.types import (
 
 @dataclass(slots=True, frozen=True)
 class RunStarted:
-    """A run began, or was taken up again (`resumed`)."""
+    """A run began, or was resumed (`resumed`)."""
 
     run_id: str
     model: str = ""
@@ -51,14 +51,14 @@ class TurnStarted:
 
 @dataclass(slots=True, frozen=True)
 class CallProposed:
-    """The model asked for this call; arguments as mended and checked, `bad` for one that cannot be read."""
+    """The model asked for this call: a `ToolCall` with its repaired and checked arguments, or a `BadCall`."""
 
     call: ToolCall | BadCall
 
 
 @dataclass(slots=True, frozen=True)
 class CallJudged:
-    """The gate's verdict on exactly these arguments."""
+    """The gate's verdict on the call with its final arguments."""
 
     call_id: str
     verdict: Verdict
@@ -74,7 +74,7 @@ class CallStarted:
 
 @dataclass(slots=True, frozen=True)
 class CallProgress:
-    """What a running tool reports: JSON, or text."""
+    """A report of a running tool: JSON, or text."""
 
     call_id: str
     value: Any
@@ -82,7 +82,7 @@ class CallProgress:
 
 @dataclass(slots=True, frozen=True)
 class CallFinished:
-    """The call has its one result. `duration` in seconds, None if it never started."""
+    """The call has its one result. `duration` is in seconds, None if the call never started."""
 
     call_id: str
     name: str
@@ -92,15 +92,16 @@ class CallFinished:
 
 @dataclass(slots=True, frozen=True)
 class Retrying:
-    """The answer could not be used and is asked for again; text already shown of it is void."""
+    """The answer could not be used, and another one is requested; text already shown of it is void."""
 
     attempt: int
+    """Counts on from one over all protocols, until an answer can be used."""
     reason: str
 
 
 @dataclass(slots=True, frozen=True)
 class ProtocolChanged:
-    """The ladder stepped down (`routed`, `constrained`, `json`, `marker`, `answer`)."""
+    """The run asks the model in a simpler way from now on (`routed`, `constrained`, `json`, `marker`, `answer`)."""
 
     before: str
     after: str
@@ -109,7 +110,7 @@ class ProtocolChanged:
 
 @dataclass(slots=True, frozen=True)
 class Routed:
-    """How a tool was chosen, by which chooser, with what confidence (0..1, None if it has none)."""
+    """Which tools were picked, by which chooser, with what confidence (0 to 1, None if it has none)."""
 
     chooser: str
     tools: tuple[str, ...]
@@ -118,7 +119,7 @@ class Routed:
 
 @dataclass(slots=True, frozen=True)
 class TurnFinished:
-    """The answer is complete. `seconds` since the request went out."""
+    """The answer is complete, `seconds` after its request."""
 
     turn: int
     finish: Finish
@@ -153,6 +154,11 @@ Event: TypeAlias = (
     | RunFinished
 )
 
+MAX_DEPTH = 200
+"""Levels of a value that are written down. A model or server may nest deeper than Python's stack is; arguments deeper
+than `schema.MAX_DEPTH` (128) are refused, so no call that runs is ever cut."""
+TOO_DEEP = f"… (nested deeper than {MAX_DEPTH} levels)"
+
 NAMES: dict[str, type[Any]] = {
     "run_started": RunStarted,
     "turn_started": TurnStarted,
@@ -169,7 +175,7 @@ NAMES: dict[str, type[Any]] = {
     "routed": Routed,
     "turn_finished": TurnFinished,
     "run_finished": RunFinished,
-    # values that stand inside events, and deltas that are no events of a run
+    # values inside events, and deltas that are not events of a run
     "tool_call": ToolCall,
     "bad_call": BadCall,
     "finish": Finish,
@@ -183,31 +189,35 @@ _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in _TYPES
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def dump_event(value: Any) -> dict[str, Any]:
+def dump_event(value: object) -> dict[str, Any]:
     """An event, delta, verdict, call or result as a JSON-ready dict with its name under "type"."""
     cls = type(value)
-    out: dict[str, Any] = {"type": _TYPES[cls]}
+    out: dict[str, object] = {"type": _TYPES[cls]}
     for name in _FIELDS[cls]:
         part = getattr(value, name)
+        if cls is Finish and name == "extra" and not part:  # few servers want anything back
+            continue
         out[name] = part if type(part) in _PLAIN else _dump(part)
     return out
 
 
-def _dump(value: Any) -> Any:
+def _dump(value: object, left: int = MAX_DEPTH) -> object:
     if type(value) in _PLAIN:
         return value
     if type(value) in _TYPES:
         return dump_event(value)
     if isinstance(value, frozenset):
         return sorted(value)
+    if not left and isinstance(value, (Mapping, list, tuple)):
+        return TOO_DEEP
     if isinstance(value, (dict, Mapping)):
-        return {k: _dump(v) for k, v in value.items()}
+        return {k: _dump(v, left - 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_dump(v) for v in value]
+        return [_dump(v, left - 1) for v in value]
     return value
 
 
-def load_event(data: Mapping[str, Any]) -> Any:
+def load_event(data: Mapping[str, object]) -> Any:
     """The event that `dump_event` wrote. Raises ValueError for an unknown "type"; unknown keys are ignored."""
     cls = NAMES.get(str(data.get("type")))
     if cls is None:
@@ -216,12 +226,12 @@ def load_event(data: Mapping[str, Any]) -> Any:
     return cls(**{k: _load(v, cls, k) for k, v in data.items() if k in known})
 
 
-_SETS = {(ToolCall, "flags")}
+_SETS = {(ToolCall, "flags"), (BadCall, "flags")}
 _TUPLES = {(Finish, "problems"), (ToolResult, "parts"), (Routed, "tools")}
-_OPEN = {(ToolCall, "arguments"), (ToolResult, "value"), (CallProgress, "value")}  # the user's data: never looked into
+_OPEN = {(ToolCall, "arguments"), (ToolResult, "value"), (CallProgress, "value")}  # the user's data: not decoded
 
 
-def _load(value: Any, cls: type[Any], key: str) -> Any:
+def _load(value: Any, cls: type[object], key: str) -> object:
     if (cls, key) in _SETS:
         return frozenset(value)
     if (cls, key) in _TUPLES:

@@ -1,8 +1,11 @@
 """The messages of a run, as a value that a provider accepts.
 
-One law: a history cannot hold an unanswered or an unreadable call. A turn enters it whole, its calls together with
-exactly one result each (X2), and leaves it whole when the context is full; what comes from elsewhere is adopted by
-the same rule: mended where that is possible, dropped in pairs where it is not.
+Law: a history cannot hold an unanswered or an unreadable call.
+(tests/test_history.py::test_any_mess_becomes_a_history_that_a_provider_accepts)
+
+A turn enters it whole, its calls together with exactly one result each (X2), and leaves it whole when the context is
+full; what comes from elsewhere is adopted by the same rule: mended where that is possible, dropped in pairs where it
+is not.
 """
 
 from __future__ import annotations
@@ -10,10 +13,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from callgate.errors import ConfigError
-from callgate.types import EMPTY, Message, Part, Role, ToolCall, ToolResult
+from callgate.types import CAME, EMPTY, Message, Part, Role, ToolCall, ToolResult
 
 CHARACTERS_A_TOKEN = 4
 """The usual estimate; a server's own count is used where it tells one."""
@@ -24,6 +27,8 @@ TOKENS_A_PART = 800
 RAW_SHOWN = 500
 """Characters of unreadable arguments that are kept in the answer to them."""
 NO_RESULT = "No result was recorded for this call; whether it ran is not known."
+_REASONING = ("reasoning", "reasoning_content", "thinking")
+_CALL = frozenset({"id", "type", "function", "index", "name", "arguments"})
 _dump = json.JSONEncoder(default=str).encode
 
 Loose: TypeAlias = Message | Mapping[str, Any]
@@ -56,8 +61,14 @@ class History:
         if [r.call_id for r, _ in results] != [c.id for c in message.calls]:
             raise ValueError("every call of a turn needs exactly one result, in the order of the calls")
         answers = (
-            Message("tool", (*_text(said), *r.parts) if r.parts else said, call_id=call.id, name=call.name)
-            for call, (r, said) in zip(message.calls, results, strict=True)
+            Message(
+                "tool",
+                (*_text(text), *r.parts) if r.parts else text,
+                call_id=call.id,
+                name=call.name,
+                unknown=r.status == "unknown_outcome",
+            )
+            for call, (r, text) in zip(message.calls, results, strict=True)
         )
         return History((*self.messages, message, *answers), self.notes)
 
@@ -76,18 +87,27 @@ class History:
         total = sum(measure(m) for unit in units for m in unit)
         if total <= budget:
             return self, ()
-        last_user = max((i for i, unit in enumerate(units) if unit[0].role == "user"), default=-1)
-        dropped: list[Message] = []
+        keep = _needed(units)
         kept: list[tuple[Message, ...]] = []
+        dropped: list[Message] = []
+        begun = False
         for i, unit in enumerate(units):
-            needed = i == last_user or i == len(units) - 1 or unit[0].role == "system"
-            leading = unit[0].role == "assistant" and not any(k[0].role != "system" for k in kept)
-            if needed or any(m.extra.get("pinned") for m in unit) or not (total > budget or leading):
+            # what the model answered makes no sense without the question before it
+            leading = unit[0].role == "assistant" and not begun
+            if i in keep or not (total > budget or leading):
                 kept.append(unit)
+                begun = begun or unit[0].role != "system"
             else:
                 dropped += unit
                 total -= sum(measure(m) for m in unit)
         return replace(self, messages=tuple(m for unit in kept for m in unit)), tuple(dropped)
+
+
+def _needed(units: Sequence[tuple[Message, ...]]) -> set[int]:
+    """The units that stay whatever they cost."""
+    asked = [i for i, unit in enumerate(units) if unit[0].role == "user"][-1:]
+    fixed = (i for i, unit in enumerate(units) if unit[0].role == "system" or any(m.extra.get("pinned") for m in unit))
+    return {len(units) - 1, *asked, *fixed}
 
 
 def tokens(message: Message) -> int:
@@ -98,8 +118,8 @@ def tokens(message: Message) -> int:
     return characters // CHARACTERS_A_TOKEN + TOKENS_A_MESSAGE + parts * TOKENS_A_PART
 
 
-def _text(said: str) -> tuple[dict[str, Any], ...]:
-    return ({"type": "text", "text": said},)
+def _text(text: str) -> tuple[dict[str, Any], ...]:
+    return ({"type": "text", "text": text},)
 
 
 def _units(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
@@ -141,24 +161,39 @@ def _load(message: Loose) -> _Loose:
         raise ConfigError(
             f"history: {type(message).__name__} is no message; give Message objects or OpenAI-style dicts"
         )
-    role: Any = message.get("role")
-    role = {"developer": "system", "function": "tool"}.get(role, role)
-    if role not in get_args(Role):
-        raise ConfigError(f"history: role {role!r} is none of {', '.join(get_args(Role))}")
+    if "callgate" in message:  # one of ours, with what the OpenAI form has no field for
+        return _load(Message.from_dict(message))
     given = [*(message.get("tool_calls") or ()), message.get("function_call")]  # the latter before there were several
     answers = message.get("tool_call_id") or message.get("call_id")
+    reasoning, extra = _thoughts(message)
     return _Loose(
         Message(
-            role,
+            _role(message.get("role")),
             _content(message.get("content")),
-            reasoning=str(
-                message.get("reasoning") or message.get("reasoning_content") or message.get("thinking") or ""
-            ),
+            reasoning=reasoning,
             call_id=str(answers) if answers else None,
             name=message.get("name") or message.get("tool_name"),
+            extra=extra,
         ),
         [_load_call(call) for call in given if isinstance(call, Mapping)],
     )
+
+
+def _role(given: Any) -> Role:
+    """A role; the older names of two are known."""
+    role: Any = {"developer": "system", "function": "tool"}.get(given, given)
+    if role not in get_args(Role):
+        raise ConfigError(f"history: role {role!r} is none of {', '.join(get_args(Role))}")
+    return cast("Role", role)
+
+
+def _thoughts(message: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The reasoning, and the field that it came in: most servers want it back where they put it."""
+    name, reasoning = next(((k, str(message[k])) for k in _REASONING if message.get(k)), ("", ""))
+    came: dict[str, Any] = {name: None} if name else {}
+    if details := message.get("reasoning_details"):
+        came = {"reasoning_details": details}
+    return reasoning, {CAME: came} if came else EMPTY
 
 
 def _content(value: Any) -> str | tuple[Part, ...]:
@@ -176,7 +211,11 @@ def _load_call(call: Mapping[str, Any]) -> _Unread:
     body = call.get("function")
     body = body if isinstance(body, Mapping) else call
     given = call.get("id")
-    return _Unread(str(given) if given else None, str(body.get("name") or ""), *_arguments(body.get("arguments")))
+    extra = {key: value for key, value in call.items() if key not in _CALL and value is not None}
+    if inner := {key: value for key, value in body.items() if key not in _CALL and value is not None}:
+        extra = {**extra, "function": inner} if body is not call else extra
+    name = str(body.get("name") or "")
+    return _Unread(str(given) if given else None, name, *_arguments(body.get("arguments")), extra)
 
 
 def _arguments(value: Any) -> tuple[dict[str, Any], str | None]:
@@ -220,22 +259,11 @@ class _Adoption:
         results = [m.message for m in messages[start:end] if m.message.role == "tool"]
         calls: list[ToolCall] = []
         answers: list[Message] = []
-        for index, call in enumerate(c for c in loose.calls if c.name):
-            found = next((r for r in results if r.call_id and r.call_id == call.id), None)
-            if found is None:  # Ollama pairs by name and order
-                found = next((r for r in results if not r.call_id and r.name in (call.name, None)), None)
-            if found is not None:
-                results.remove(found)
-            else:
-                self.notes.append(f"call {call.id or call.name!r} had no result: one was written")
-            new = self._id(call.id, index)
-            calls.append(ToolCall(new, call.name, call.arguments, index, extra=call.extra))
-            content = found.content if found is not None else NO_RESULT
-            if call.raw is not None:
-                self.notes.append(f"call {new!r} had unreadable arguments: kept as text in its result")
-                prefix = f"[the arguments of this call could not be read: {call.raw[:RAW_SHOWN]}]\n"
-                content = prefix + content if isinstance(content, str) else ({"type": "text", "text": prefix}, *content)
-            answers.append(Message("tool", content, call_id=new, name=call.name))
+        for index, unread in enumerate(c for c in loose.calls if c.name):
+            found = self._result_of(unread, results)
+            call = ToolCall(self._id(unread.id, index), unread.name, unread.arguments, index, extra=unread.extra)
+            calls.append(call)
+            answers.append(self._answer(call, unread, found))
         self.notes += [f"a result for {r.call_id or r.name!r} answers no call: dropped" for r in results]
         if calls:
             self.out += [replace(loose.message, calls=tuple(calls)), *answers]
@@ -245,6 +273,27 @@ class _Adoption:
             if other.message.role != "tool":
                 self._plain(other.message)
         return end
+
+    def _result_of(self, call: _Unread, results: list[Message]) -> Message | None:
+        """The result of a call, taken from `results`."""
+        found = next((r for r in results if r.call_id and r.call_id == call.id), None)
+        if found is None:  # Ollama pairs by name and order
+            found = next((r for r in results if not r.call_id and r.name in (call.name, None)), None)
+        if found is None:
+            self.notes.append(f"call {call.id or call.name!r} had no result: one was written")
+        else:
+            results.remove(found)
+        return found
+
+    def _answer(self, call: ToolCall, unread: _Unread, found: Message | None) -> Message:
+        """The message that answers a call: its result, and what of its arguments could not be read."""
+        content = found.content if found is not None else NO_RESULT
+        if unread.raw is not None:  # a provider refuses a call whose arguments are no object
+            self.notes.append(f"call {call.id!r} had unreadable arguments: kept as text in its result")
+            prefix = f"[the arguments of this call could not be read: {unread.raw[:RAW_SHOWN]}]\n"
+            content = prefix + content if isinstance(content, str) else (*_text(prefix), *content)
+        unknown = found is not None and found.unknown
+        return Message("tool", content, call_id=call.id, name=call.name, unknown=unknown)
 
     def _plain(self, message: Message) -> None:
         """A message without calls; an answer without anything is one that servers refuse."""

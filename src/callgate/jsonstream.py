@@ -1,7 +1,7 @@
 """JSON as it arrives: where a value ends, and the strict reading of a finished one.
 
-One law: the scanner looks at each character a bounded number of times, whatever the cuts, and jumps over strings at
-the speed of `str.find`.
+Law: the end of a value does not depend on the cuts; each character is looked at a bounded number of times, and strings
+are jumped over at the speed of `str.find`. (tests/test_jsonstream.py::test_the_end_of_a_value_is_found_for_every_cut)
 
 The scanner finds ends, it does not validate: it knows strings, brackets and which characters can stand outside
 strings. Whether the text is JSON is said by `load_object` at the end, once.
@@ -19,6 +19,7 @@ MAX_DEPTH: Final = 200
 """Brackets open at once. Real arguments stay below ten; json.loads itself gives up near a thousand."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
+# Possessive (`*+`): what was passed is never tried again, so a long run costs its length once.
 _BETWEEN: Final = re.compile(r"[\s,:0-9.eE+\-truefalsnNIiy]*+")
 _BARE: Final = re.compile(r"[0-9a-zA-Z.+\-]*+")
 _BARE_FIRST: Final = re.compile(r"[0-9a-zA-Z.+\-]").match
@@ -33,7 +34,7 @@ class JsonScanner:
     first character that cannot belong to it, so at the end of the text only `finish` knows.
     """
 
-    __slots__ = ("_stack", "_strict", "bare", "broken", "escaped", "in_string", "too_deep")
+    __slots__ = ("_stack", "_strict", "bare", "broken", "end", "escaped", "in_string", "too_deep")
 
     def __init__(self, strict: bool = False) -> None:
         """`strict`: a control character in a string (JSON forbids it) breaks the value."""
@@ -47,6 +48,8 @@ class JsonScanner:
         self.broken = False
         """A character that JSON does not allow here was met; the position fed last is where."""
         self.too_deep = False
+        self.end: int | None = None
+        """For who feeds ahead of a grammar: where the value ended in the text that the grammar gets next."""
 
     @property
     def depth(self) -> int:
@@ -70,33 +73,34 @@ class JsonScanner:
             elif self.bare:
                 return self._end_of_bare(text, i)
             if stack:
-                match = _BETWEEN.match(text, i)
-                assert match is not None
-                i = match.end()
+                i = _BETWEEN.match(text, i).end()  # type: ignore[union-attr]
             if i >= n:
                 return None
             char = text[i]
             if char == '"':
                 self.in_string = True
-            elif char in "{[":
-                if len(stack) >= MAX_DEPTH:
-                    self.broken = self.too_deep = True
-                    return i
-                stack.append(_CLOSER[char])
-            elif stack:
-                if char != stack[-1]:
-                    self.broken = True
-                    return i
-                stack.pop()
+            elif stack or char in "{[":
+                self._bracket(char)
                 if not stack:
                     return i + 1
             elif not char.isspace():
-                if not _BARE_FIRST(char):
-                    self.broken = True
-                    return i
-                self.bare = True
-                continue
+                self.bare = _BARE_FIRST(char) is not None
+                self.broken = not self.bare
+            if self.broken:
+                return i
             i += 1
+
+    def _bracket(self, char: str) -> None:
+        """Opens or closes one level; `broken` if the character is neither an opener nor the closer that is due."""
+        if char in "{[":
+            self.too_deep = len(self._stack) >= MAX_DEPTH
+            self.broken = self.too_deep
+            if not self.broken:
+                self._stack.append(_CLOSER[char])
+        elif char == self._stack[-1]:
+            self._stack.pop()
+        else:
+            self.broken = True
 
     def _to_quote(self, text: str, i: int) -> int:
         """The index after the quote that ends the string, or the end of the text; in strict reading a bad one."""
@@ -115,6 +119,7 @@ class JsonScanner:
             slashes = end
             while slashes > start and text[slashes - 1] == "\\":
                 slashes -= 1
+            # An even number of backslashes escapes itself, and the quote behind them is a real one.
             odd = (end - slashes) & 1
             if at < 0:
                 self.escaped = bool(odd)
@@ -157,7 +162,7 @@ class _Twice(Exception):
     """One object has a key twice."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
         seen: set[str] = set()
@@ -170,11 +175,12 @@ _scan_unique = json.scanner.make_scanner(
 )
 
 
-def repeated_key(text: str, value: Mapping[str, Any]) -> str | None:
+def repeated_key(text: str, value: Mapping[str, object]) -> str | None:
     """The first key that one object of this JSON text has twice: readers differ about which one counts.
 
     `value` is what the text was read as: with no more colons than it has keys, nothing can stand there twice.
     """
+    # Counting is much cheaper than reading again; a colon inside a string only makes it read again for nothing.
     if text.count(":") == len(value):
         return None
     try:
@@ -202,6 +208,7 @@ needs_quoting: Final = re.compile(r'["\\\x00-\x1f]').search
 
 def quote(text: str) -> str:
     """`text` as the inside of a JSON string, without the quotes, as itself where JSON allows it."""
+    # Most pieces are single tokens; the search is cheaper than the encoder and the slice behind it.
     if len(text) < 64 and needs_quoting(text) is None:
         return text
     return _encode(text)[1:-1]

@@ -1,7 +1,8 @@
 """The arguments of a call so far, as Python values, while they are being written.
 
-One law: what is shown is never wrong, only early. Every value is either the final one or, if it is still open, a
+Law: what is shown is never wrong, only early. Every value is either the final one or, if it is still open, a
 beginning of it, and each character is looked at once.
+(tests/test_liveview.py::test_every_prefix_is_a_beginning_of_the_whole)
 
 Theory of operation. The view is a JSON parser that stops wherever the text stops. It keeps a stack of the open objects
 and arrays and puts each value where it belongs as soon as it is certain:
@@ -95,18 +96,19 @@ class LiveArguments:
         """The text is a whole JSON value."""
         self.stopped: str | None = None
         """Why the view no longer follows the text; None: it does."""
-        self._box: dict[Any, Any] = {"": {}}
+        # The root has a container of its own, so that it is put, grown and closed like every value below it.
+        self._box: dict[object, object] = {"": {}}
         self._place: Any = self._box  # the innermost open container, and the key of what is written in it
         self._key = ""
-        self._slot: Any = ""  # the key or index of the open string
-        self._stack: list[tuple[Any, str]] = []
+        self._slot: object = ""  # the key or index of the open string
+        self._stack: list[tuple[object, str]] = []
         self._expect = _VALUE
         self._plain = False  # in a string value, with nothing held: most fragments end here
         self._held = ""  # a cut escape, or a number or word that goes on
         self._key_parts: list[str] = []
 
     @property
-    def value(self) -> Any:
+    def value(self) -> object:
         """The arguments so far, {} before anything came.
 
         It is the same object each time, and it grows as fragments come: copy what must not change.
@@ -122,6 +124,7 @@ class LiveArguments:
     def feed(self, fragment: str) -> None:
         """Takes the next fragment of JSON text."""
         if self._plain:
+            # A token of a long text has neither a quote nor a backslash: two searches in C instead of the parser.
             piece = fragment if '"' not in fragment and "\\" not in fragment else _decoded(fragment)
             if piece is not None:
                 place, slot = self._place, self._slot
@@ -179,15 +182,16 @@ class LiveArguments:
         if at == len(text):
             return at
         sign, expect = text[at], self._expect
+        in_list = isinstance(self._place, list)
         if sign == '"' and expect <= _NEXT_KEY:
             self._open_string()
         elif sign in "{[" and expect <= _FIRST_ITEM:
             self._open({} if sign == "{" else [])
         elif sign == "," and expect == _AFTER:
-            self._expect = _VALUE if isinstance(self._place, list) else _NEXT_KEY
+            self._expect = _VALUE if in_list else _NEXT_KEY
         elif sign == ":" and expect == _COLON:
             self._expect = _VALUE
-        elif expect in _CLOSABLE and sign == ("]" if isinstance(self._place, list) else "}"):
+        elif expect in _CLOSABLE and sign == "}]"[in_list]:
             self._close()
         elif expect <= _FIRST_ITEM:
             return self._read_scalar(text, at)
@@ -197,6 +201,7 @@ class LiveArguments:
 
     def _read_scalar(self, text: str, at: int) -> int:
         end = _SCALAR.match(text, at).end()  # type: ignore[union-attr]
+        # Python refuses to read longer integers (CVE-2020-10735), and they cost the square of their length.
         if end - at > MAX_NUMBER:
             return self._stop(f"a number of more than {MAX_NUMBER} characters (MAX_NUMBER)")
         if end == len(text):
@@ -204,6 +209,8 @@ class LiveArguments:
             return end
         word = text[at:end]
         if number := _NUMBER.fullmatch(word):
+            # With a fraction or an exponent it is a float, without one an exact integer: what the finished arguments
+            # will be.
             self._put(float(word) if number[1] or number[2] else int(word))
         elif word in _WORDS:
             self._put(_WORDS[word])
@@ -220,7 +227,7 @@ class LiveArguments:
         self._slot = len(self._place) - 1 if isinstance(self._place, list) else self._key
         self._expect = _STRING
 
-    def _open(self, container: dict[str, Any] | list[Any]) -> None:
+    def _open(self, container: dict[str, object] | list[object]) -> None:
         if len(self._stack) == MAX_DEPTH:
             self._stop(f"nested deeper than {MAX_DEPTH} levels (MAX_DEPTH)")
             return
@@ -233,7 +240,7 @@ class LiveArguments:
         self._place, self._key = self._stack.pop()
         self._value_ended()
 
-    def _put(self, value: Any) -> None:
+    def _put(self, value: object) -> None:
         if isinstance(self._place, list):
             self._place.append(value)
         else:

@@ -1,7 +1,8 @@
 """What the model sees of a result: any Python value as strict JSON, cut to a limit so that what is left is still true.
 
-One law (X9): the text is never longer than the limit, a string result is text and everything else is strict JSON;
-items are kept whole, and every cut says how much is missing.
+Law: the text is never longer than the limit, a string result is text and everything else is strict JSON; items are kept
+whole, and every cut says how much is missing (X9).
+(tests/test_results.py::test_never_over_the_limit_and_always_strict_json)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Mapping, Set
 from enum import Enum
 from typing import Any
 
+from callgate.limits import DEFAULTS
 from callgate.types import Part, ToolCall, ToolResult
 
 MAX_DEPTH = 64
@@ -40,7 +42,7 @@ _HUGE = 10**MAX_DIGITS
 _INVITES = re.compile(r"\b(?:try|retry|retries|retrying|again|repeat|resend|resubmit|re-?run)\b", re.IGNORECASE)
 
 
-def compress(value: Any, limit: int = 8000) -> tuple[str, int]:
+def compress(value: object, limit: int = DEFAULTS.max_result) -> tuple[str, int]:
     """The value as text for the model, at most `limit` characters, and the size of the whole (0: nothing was cut)."""
     limit = max(limit, MIN_LIMIT)
     if isinstance(value, str):
@@ -59,11 +61,12 @@ def compress(value: Any, limit: int = 8000) -> tuple[str, int]:
     return dump(f"… ({len(text)} characters of JSON, left out)"), len(text)
 
 
-def unknown_outcome(call: ToolCall, why: str = "", said: str = "") -> ToolResult:
+def unknown_outcome(call: ToolCall, why: str = "", message: str = "") -> ToolResult:
     """The result of a write that was started and may have taken effect. No word of it invites the model to do it over:
-    what the tool `said` is quoted only if it does not either."""
+    the tool's own `message` is quoted only if it does not either."""
     because = f"; {why}" if why else ""
-    quoted = f" ({said})" if said and not _INVITES.search(said) else ""
+    # Words such as "try again" come from services that mean well; read by a model they are an order.
+    quoted = f" ({message})" if message and not _INVITES.search(message) else ""
     text = (
         f"Outcome unknown: {call.name} was started and may have taken effect{because}{quoted}. Do not call it a second "
         "time. Check by reading what happened, or tell the user that the outcome is open."
@@ -71,7 +74,7 @@ def unknown_outcome(call: ToolCall, why: str = "", said: str = "") -> ToolResult
     return ToolResult(call.id, "unknown_outcome", text)
 
 
-def apart(value: Any) -> tuple[Any, tuple[Part, ...]]:
+def apart(value: Any) -> tuple[object, tuple[Part, ...]]:
     """What a tool returned without its images and other content parts, and those: they go to the model beside the text.
 
     A part is a mapping in the OpenAI form (`Part`), or the bytes of an image; a tool returns one, or a list with some
@@ -96,7 +99,7 @@ def apart(value: Any) -> tuple[Any, tuple[Part, ...]]:
     return "\n".join(rest) if all(isinstance(item, str) for item in rest) else rest, tuple(parts)
 
 
-def with_parts(value: Any) -> Any:
+def with_parts(value: object) -> Any:
     """The same with content parts in the place of images' bytes: JSON can carry them to another process."""
     if isinstance(value, (list, tuple)):
         return [_part(item) or item for item in value]
@@ -126,7 +129,7 @@ def kind_of(part: Part) -> str:
     return found[1] if found else "image" if part.get("type") == "image_url" else "file"
 
 
-def page(value: Any, start: int = 0, limit: int = 8000) -> tuple[str, int | None]:
+def page(value: object, start: int = 0, limit: int = DEFAULTS.max_result) -> tuple[str, int | None]:
     """A later part of a result: of a list the items from `start`, of anything else the characters of its text.
 
     The second value is where the next page starts, None after the last one. At least one item is always given.
@@ -151,17 +154,17 @@ def page(value: Any, start: int = 0, limit: int = 8000) -> tuple[str, int | None
     return f"[{', '.join(parts)}]", end if end < len(plain) else None
 
 
-def dump(plain: Any) -> str:
+def dump(plain: object) -> str:
     """JSON text of a value that `to_json` made."""
     return json.dumps(plain, ensure_ascii=False, allow_nan=False)
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """The value as plain JSON, whatever it is: a result must never break the message that carries it."""
     return _plain(value, frozenset(), 0)
 
 
-def _plain(value: Any, above: frozenset[int], depth: int) -> Any:
+def _plain(value: object, above: frozenset[int], depth: int) -> object:
     if type(value) is str:  # before the patterns: most values are text
         return _sound(value)
     match value:
@@ -186,7 +189,7 @@ def _plain(value: Any, above: frozenset[int], depth: int) -> Any:
     return _nested(value, above | {id(value)}, depth + 1)
 
 
-def _nested(value: Any, above: frozenset[int], depth: int) -> Any:
+def _nested(value: object, above: frozenset[int], depth: int) -> object:
     if isinstance(value, (dict, Mapping)):
         return {_key(k): _plain(v, above, depth) for k, v in value.items()}
     if isinstance(value, tuple) and (fields := getattr(value, "_asdict", None)) is not None:
@@ -197,6 +200,7 @@ def _nested(value: Any, above: frozenset[int], depth: int) -> Any:
         return [_plain(v, above, depth) for v in _steady(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name, None), above, depth) for f in dataclasses.fields(value)}
+    # By method and not by type: nobody who has no pydantic or numpy should have to import it.
     for method in ("model_dump", "isoformat", "tolist"):  # pydantic models; dates and times; arrays and their numbers
         made = _ask(value, method)
         if made is not None:
@@ -204,7 +208,7 @@ def _nested(value: Any, above: frozenset[int], depth: int) -> Any:
     return _sound(_text(value))
 
 
-def _ask(value: Any, method: str) -> Any:
+def _ask(value: object, method: str) -> object:
     if isinstance(value, type) or not callable(getattr(type(value), method, None)):
         return None
     try:
@@ -214,9 +218,9 @@ def _ask(value: Any, method: str) -> Any:
     return None if made is value else made
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     try:
-        looks: tuple[Any, Any] = (type(value).__str__, type(value).__repr__)
+        looks: tuple[object, object] = (type(value).__str__, type(value).__repr__)
         if looks == (object.__str__, object.__repr__):
             return f"({type(value).__name__})"  # the default repr shows only an address in memory
         return str(value)
@@ -224,16 +228,17 @@ def _text(value: Any) -> str:
         return f"({type(value).__name__})"
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     if isinstance(key, str):
         return _sound(key)
     plain = _plain(key, frozenset(), 0)
     return plain if isinstance(plain, str) else dump(plain)
 
 
-def _steady(values: Iterable[Any]) -> list[Any]:
+def _steady(values: Iterable[object]) -> list[Any]:
     """A set in an order that does not change from run to run."""
     try:
+        # So that two runs of the same thing compare equal, and a provider's cache of the prompt holds.
         return sorted(values)
     except TypeError:
         return sorted(values, key=lambda v: (type(v).__name__, _text(v)))
@@ -243,6 +248,7 @@ def _bytes(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
+        # Marked: text that is base64 by chance must not be taken for bytes.
         return "base64:" + base64.b64encode(data).decode("ascii")
 
 
@@ -266,7 +272,7 @@ def _cut_text(text: str, limit: int) -> str:
     return text[:head] + mark + text[len(text) - (room - head) :]
 
 
-def _fit(plain: Any, budget: int) -> Any:
+def _fit(plain: object, budget: int) -> object:
     """The value cut so that its JSON has at most `budget` characters."""
     if _fits(plain, budget):
         return plain
@@ -281,7 +287,7 @@ def _fit(plain: Any, budget: int) -> Any:
             return _fit_text(str(plain), budget)  # a very long number
 
 
-def _fits(plain: Any, budget: int) -> bool:
+def _fits(plain: object, budget: int) -> bool:
     return len(dump(plain)) <= budget
 
 
@@ -296,11 +302,11 @@ def _fit_text(text: str, budget: int) -> str:
         room -= max(over, 1)
 
 
-def _fit_list(items: list[Any], budget: int) -> list[Any]:
+def _fit_list(items: list[object], budget: int) -> list[object]:
     """The first whole items, then a string that says how many there are; the first item is cut if it is too large."""
     mark = f"… ({len(items)} items in all, the first {len(items)} are shown)"
     room = budget - len(dump([mark]))
-    kept: list[Any] = []
+    kept: list[object] = []
     for item in items:
         size = len(dump(item)) + 2
         if size > room:
@@ -314,7 +320,7 @@ def _fit_list(items: list[Any], budget: int) -> list[Any]:
     return [*kept, f"… ({len(items)} items in all, the first {len(kept)} are shown)"]
 
 
-def _fit_object(fields: dict[str, Any], budget: int) -> dict[str, Any]:
+def _fit_object(fields: dict[str, object], budget: int) -> dict[str, object]:
     """All keys if they fit: small values whole, the large ones share what is left; else the first fields whole."""
     overhead = len(dump(dict.fromkeys(fields, 0))) - len(fields)
     share = _share([len(dump(v)) for v in fields.values()], budget - overhead)
@@ -322,7 +328,7 @@ def _fit_object(fields: dict[str, Any], budget: int) -> dict[str, Any]:
         return {k: _fit(v, share) for k, v in fields.items()}
     mark = f"({len(fields)} fields in all, the first {len(fields)} are shown)"
     room = budget - len(dump({"…": mark}))
-    kept: dict[str, Any] = {}
+    kept: dict[str, object] = {}
     for key, value in fields.items():
         size = len(dump({key: value}))
         if size > room:

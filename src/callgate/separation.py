@@ -1,7 +1,8 @@
 """The stateless form: a text that has grown, taken apart again at two tags.
 
-One law: as the text grows, nothing that was given is taken back. `shown` only grows, a call in progress only grows
+Law: as the text grows, nothing that was given is taken back. `shown` only grows, a call in progress only grows
 until it is the finished call to the character, and finished calls stay as they are.
+(tests/test_separate.py::test_as_the_text_grows_nothing_is_taken_back)
 
 This knows tags and nothing else: a closing tag inside a JSON string closes the call. `Dialect.tagged(start, end)` makes
 a reader that knows JSON strings, costs the same for every chunk, and gives the arguments as they are written; use

@@ -1,24 +1,30 @@
 """How well it works: what the ledger tells of calls, tools, protocols and runs; and every call as one line of JSON.
 
-One law: every number can be counted by hand from `call_log`, which has one line for every call that a model proposed.
+Law: every number can be counted by hand from `call_log`, which has one line for every call that a model proposed.
+(tests/test_stats.py::test_rates_and_causes_follow_from_the_log)
+Law: a journal that is damaged raises LedgerError. (tests/test_ledger_damage.py::test_every_damage_is_a_ledger_error)
 
-Of the calls that a model proposed, the *effective tool-call rate* is the share that came to a good end: readable, a
-tool that exists, valid arguments, allowed, run, and `ok`. The *success rate* looks only at those that were started. The
-gap between the two is what the model, the protocol and the gate cost; `causes` says which.
+Of the calls that a model asked for, the *effective tool-call rate* is the share whose arguments were usable and which
+were permitted, whatever became of them then; the *ok rate* is the share that came to a good end. The *success rate*
+looks only at those that were started. `causes` says what the others cost.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from callgate.errors import LedgerError
 from callgate.ledger import Ledger
 from callgate.types import Entry
 
 UNKNOWN = "(none)"
 """Stands for a call that has no result yet."""
+HELD_BACK = frozenset({"invalid_arguments", "unknown_tool", "denied", "not_started", None})
+"""What became of calls that were no good, or that nothing let through (so far): they never ran."""
 
 
 @dataclass(slots=True)
@@ -26,6 +32,8 @@ class Calls:
     """The calls of one group."""
 
     proposed: int = 0
+    effective: int = 0
+    """Their arguments were usable, and they were permitted."""
     started: int = 0
     ok: int = 0
     replayed: int = 0
@@ -38,6 +46,11 @@ class Calls:
 
     @property
     def effective_rate(self) -> float | None:
+        """(usable and permitted) / proposed: the effective tool-call rate."""
+        return self.effective / self.proposed if self.proposed else None
+
+    @property
+    def ok_rate(self) -> float | None:
         """ok / proposed."""
         return self.ok / self.proposed if self.proposed else None
 
@@ -50,6 +63,7 @@ class Calls:
         """Counts one line of the call log."""
         self.proposed += 1
         self.mended += bool(line["notes"] or line["flags"])
+        self.effective += line["status"] not in HELD_BACK
         good = line["status"] == "ok"
         self.ok += good
         self.replayed += good and line["replayed"]
@@ -63,11 +77,13 @@ class Calls:
         """For machines."""
         return {
             "proposed": self.proposed,
+            "effective": self.effective,
             "started": self.started,
             "ok": self.ok,
             "replayed": self.replayed,
             "mended": self.mended,
             "effective_rate": self.effective_rate,
+            "ok_rate": self.ok_rate,
             "success_rate": self.success_rate,
             "causes": dict(self.causes.most_common()),
             **spread(self.seconds),
@@ -91,6 +107,8 @@ class Stats:
     """"before -> after" -> how often the protocol changed."""
     usage: Counter[str] = field(default_factory=Counter)
     answer_seconds: list[float] = field(default_factory=list)
+    first_token_seconds: list[float] = field(default_factory=list)
+    """From a request to the first piece of its answer, of the answers that were accepted."""
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -105,6 +123,7 @@ class Stats:
             "unusable_answers": self.unusable_answers,
             "protocol_changes": dict(self.ladder.most_common()),
             "usage": dict(self.usage),
+            "first_tokens": spread(self.first_token_seconds),
             "answers": spread(self.answer_seconds),
             "calls": self.calls.as_json(),
             "groups": groups,
@@ -131,28 +150,32 @@ async def collect(ledger: Ledger, *, since: float = 0.0, by: Sequence[str] = ("t
     """Counts everything that happened since then, grouped by fields of the call log."""
     stats = Stats(by=tuple(by))
     async for run_id, entries in _by_run(ledger, since):
-        _count_run(stats, entries)
-        for line in _lines(run_id, entries):
+        with _damage(run_id):
+            _count_run(stats, entries)
+            lines = list(_lines(entries, run_id))
+        for line in lines:
             stats.calls.add(line)
             key = tuple(str(line[name]) if line[name] is not None else UNKNOWN for name in by)
             stats.groups.setdefault(key, Calls()).add(line)
     return stats
 
 
-async def call_log(ledger: Ledger, *, since: float = 0.0) -> AsyncIterator[dict[str, Any]]:
-    """One JSON-ready line for every call that was proposed since then."""
-    async for run_id, entries in _by_run(ledger, since):
-        for line in _lines(run_id, entries):
+async def call_log(ledger: Ledger, *, since: float = 0.0, run_id: str | None = None) -> AsyncIterator[dict[str, Any]]:
+    """One JSON-ready line for every call that was proposed since then, in all runs or in one."""
+    async for name, entries in _by_run(ledger, since, run_id):
+        with _damage(name):
+            lines = list(_lines(entries, name))
+        for line in lines:
             yield line
 
 
 _KINDS = ("run_started", "request", "turn", "protocol", "call_proposed", "call_result", "call_settled", "run_finished")
 
 
-async def _by_run(ledger: Ledger, since: float) -> AsyncIterator[tuple[str, list[Entry]]]:
+async def _by_run(ledger: Ledger, since: float, only: str | None = None) -> AsyncIterator[tuple[str, list[Entry]]]:
     """The entries of each run that was updated since then."""
     run_id, entries = "", list[Entry]()
-    async for name, entry in ledger.scan(kinds=_KINDS):
+    async for name, entry in ledger.scan(kinds=_KINDS, run_id=only):
         if name != run_id:
             if entries and entries[-1].at >= since:
                 yield run_id, entries
@@ -176,6 +199,8 @@ def _count_run(stats: Stats, entries: Iterable[Entry]) -> None:
                 stats.usage.update({k: v for k, v in (data.get("usage") or {}).items() if isinstance(v, int)})
                 if data.get("seconds") is not None:
                     stats.answer_seconds.append(data["seconds"])
+                if data.get("first_token") is not None:
+                    stats.first_token_seconds.append(data["first_token"])
             case "protocol" if "before" in data:
                 stats.ladder[f"{data['before']} -> {data['protocol']}"] += 1
             case "run_started":
@@ -187,7 +212,16 @@ def _count_run(stats: Stats, entries: Iterable[Entry]) -> None:
     stats.runs[reason] += 1
 
 
-def _lines(run_id: str, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+@contextmanager
+def _damage(run_id: str) -> Iterator[None]:
+    """What is not as it was written is the journal's fault, not the reader's."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise LedgerError(f"run {run_id}: its journal is damaged; see `callgate ledger verify`") from error
+
+
+def _lines(entries: Iterable[Entry], run_id: str) -> Iterable[dict[str, Any]]:
     """The call log of one run."""
     lines: dict[str, dict[str, Any]] = {}
     run: dict[str, Any] = {"model": "", "principal": None, "protocol": ""}

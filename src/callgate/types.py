@@ -1,30 +1,52 @@
 """The words of the house: what passes between its rooms.
 
-One law: a value that has left its maker never changes. Deltas are made once a token, so they are slotted only
-(0.1 us each) and by agreement never assigned to; all else is frozen too.
+Law: a value that has left its maker never changes.
+(tests/test_leaves.py::test_every_value_is_frozen_but_the_deltas)
 
-This file is a leaf: it imports nothing of callgate.
+Deltas are made once a token, so they are slotted only (0.1 us each) and by agreement never assigned to; all else is
+frozen too.
+
+This file is a leaf: it imports nothing of callgate but its errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from callgate.errors import ConfigError
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
 Schema: TypeAlias = Mapping[str, Any]
 Usage: TypeAlias = Mapping[str, int]
 """Tokens: `input`, `output`, and where the server tells `cached`, `reasoning`."""
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+class _Empty(dict[str, Any]):
+    """An empty mapping that stays empty: values hold it by default, and they never change. Unlike a `MappingProxyType`
+    it can be pickled, copied and written as JSON, and with it every value that holds it."""
+
+    __slots__ = ()
+
+    def _fixed(self, *_: object, **__: object) -> Any:
+        raise TypeError("this mapping is part of a value, and values never change")
+
+    if not TYPE_CHECKING:  # checkers know it as a Mapping, which has none of these
+        __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _fixed
+
+    def __reduce__(self) -> str:
+        return "EMPTY"
+
+
+EMPTY: Mapping[str, Any] = _Empty()
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter", "error", "interrupted"]
 SOUND: frozenset[str] = frozenset({"stop", "tool_calls"})
 """The ends of a turn after which its calls may run (X1); after any other every call is incomplete."""
 
-Flag: TypeAlias = Literal["repaired", "recovered", "renamed", "loose"]
+Flag: TypeAlias = Literal["repaired", "recovered", "renamed", "loose", "mentioned"]
 Effect: TypeAlias = Literal["read", "write"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Status: TypeAlias = Literal[
@@ -51,6 +73,7 @@ RunReason: TypeAlias = Literal[
     "call_limit",
     "repetition",
     "cancelled",
+    "output_invalid",
     "provider_error",
 ]
 
@@ -92,7 +115,7 @@ class ToolCall:
     arguments: dict[str, Any]
     index: int = 0
     flags: frozenset[str] = frozenset()
-    """Which liberties were taken to read it (`Flag`). No flagged write runs."""
+    """Which liberties were taken to read it (`Flag`). No flagged write runs, and nothing that is `mentioned`."""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
     """Fields of the provider that must be sent back with the call (thought signatures)."""
 
@@ -106,7 +129,9 @@ class BadCall:
     name: str | None
     text: str
     """Its arguments as they came, to the character."""
-    reason: str = "truncated"
+    reason: BadReason = "truncated"
+    flags: frozenset[str] = frozenset()
+    """`mentioned`: it stands where a call is only quoted or described, and nobody need be told that it is broken."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,6 +145,8 @@ class Finish:
     error: str | None = None
     problems: tuple[str, ...] = ()
     """What was odd in this message, and what was done about it."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
+    """What the server wants back with a message that has no call (`CAME`); with calls the first one carries it."""
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | ToolCall | BadCall | Finish
@@ -138,8 +165,18 @@ class Reply:
     error: str | None = None
     usage: Usage | None = None
     problems: list[str] = field(default_factory=list)
+    source: str | None = None
+    """The message as it was written, with the markup of its calls and without its reasoning; only if a call in it was
+    merely mentioned."""
     other_choices: Mapping[int, list[ToolCall]] = field(default_factory=dict)
     """The calls of further choices, by their number, where several were asked for (`n` > 1)."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
+    """What the server wants back with a message that has no call: the `extra` of its `Message`."""
+
+
+CAME = "message"
+"""The key of `extra` of a call or a message with fields that stand in the message around it: how its reasoning came,
+and what else must be sent back beside it. A field whose value is None holds the message's reasoning text itself."""
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------
@@ -162,6 +199,8 @@ class Message:
     call_id: str | None = None
     name: str | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
+    unknown: bool = field(default=False, compare=False)
+    """Of a tool message: nobody knows whether this write took effect. Later runs with this history hold its tool."""
 
     @property
     def text(self) -> str:
@@ -169,6 +208,72 @@ class Message:
         if isinstance(self.content, str):
             return self.content
         return "".join(str(part.get("text", "")) for part in self.content if part.get("type") == "text")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as JSON in the OpenAI form, with nothing lost: what that form has no field for (signatures,
+        flags) stands under "callgate". See `callgate.messages` for many."""
+        content = self.content if isinstance(self.content, str) else [dict(part) for part in self.content]
+        out: dict[str, Any] = {"role": self.role, "content": content}
+        if self.reasoning:
+            out["reasoning_content"] = self.reasoning
+        if self.calls:
+            out["tool_calls"] = [_dump_call(call) for call in self.calls]
+        if self.call_id is not None:
+            out["tool_call_id"] = self.call_id
+        if self.name is not None:
+            out["name"] = self.name
+        rest: dict[str, Any] = {"extra": dict(self.extra)} if self.extra else {}
+        if self.unknown:
+            rest["unknown"] = True
+        if own := [_dump_own(call, at) for at, call in enumerate(self.calls)]:
+            rest |= {"calls": own} if any(own) else {}
+        return out | ({"callgate": rest} if rest else {})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Message:
+        """The message that `to_dict` wrote. Raises ConfigError for what is none. Messages of other programs are taken
+        by `History.adopt`, which every `history=` goes through: it repairs them."""
+        try:
+            rest: Mapping[str, Any] = data.get("callgate") or EMPTY
+            content = data.get("content") or ""
+            own = rest.get("calls") or [{}] * len(data.get("tool_calls") or ())
+            return cls(
+                data["role"],
+                content if isinstance(content, str) else tuple(content),
+                str(data.get("reasoning_content") or ""),
+                tuple(
+                    _load_call(call, at, more)
+                    for at, (call, more) in enumerate(zip(data.get("tool_calls") or (), own, strict=True))
+                ),
+                data.get("tool_call_id"),
+                data.get("name"),
+                rest.get("extra") or EMPTY,
+                rest.get("unknown") is True,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"Message.from_dict: this is no message of callgate: {error!r}") from error
+
+
+def _dump_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _dump_own(call: ToolCall, at: int) -> dict[str, Any]:
+    """What the OpenAI form has no field for."""
+    found: dict[str, Any] = {"index": call.index} if call.index != at else {}
+    found |= {"flags": sorted(call.flags)} if call.flags else {}
+    return found | ({"extra": dict(call.extra)} if call.extra else {})
+
+
+def _load_call(data: Mapping[str, Any], at: int, own: Mapping[str, Any]) -> ToolCall:
+    arguments = json.loads(data["function"]["arguments"])
+    if not isinstance(arguments, dict):
+        raise ValueError("the arguments of a call are no object")
+    flags = frozenset(own.get("flags") or ())
+    return ToolCall(
+        data["id"], data["function"]["name"], arguments, own.get("index", at), flags, own.get("extra") or EMPTY
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -195,6 +300,9 @@ class ToolSpec:
     polling: bool = False
     """Identical calls with identical results are no sign of a loop."""
     has_lookup: bool = False
+    unknown: Literal["tool", "same"] = "tool"
+    """What an unknown outcome of this write holds back until a person decides: "tool": every further call of the tool;
+    "same": only one with the same arguments, which is answered from the ledger."""
     max_result: int | None = None
     """Characters of a result that the model sees; None: the agent's default."""
     examples: tuple[Mapping[str, Any], ...] = ()
@@ -208,6 +316,13 @@ class ToolSpec:
     """Tools whose calls of the same turn must have ended before this one's start."""
     process: bool = False
     """Runs in a process of its own, so that a timeout or a cancel really stops it."""
+    untrusted: bool = False
+    """Its results are untrusted text: a web page, a mail, another program's output. See `policy.taint`."""
+    outgoing: bool = False
+    """It sends data away, also if it only reads."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY, compare=False)
+    """Fields of the API's own that are sent as they are beside name, description and parameters (`cache_control`);
+    those under "function" are sent in the function (`strict`)."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -237,7 +352,7 @@ class ModelInfo:
     name: str
     provider: str = ""
     capabilities: frozenset[str] = frozenset()
-    """Of "tools", "schema" (structured output), "thinking", "vision", "logprobs"."""
+    """Of "tools", "schema" (structured output), "thinking", "vision"."""
     chat_template: str | None = None
     dialect: str | None = None
     context_length: int | None = None
@@ -255,11 +370,15 @@ class Principal:
     grants: frozenset[str] = frozenset()
     """Permissions, with globs: {"orders.read", "mail.*"}."""
 
-    def __init__(self, id: str, grants: Sequence[str] | frozenset[str] | set[str] = ()) -> None:
-        if isinstance(grants, str):
-            raise TypeError(f"Principal.grants: a collection of strings, not the string {grants!r}")
+    def __init__(self, id: str, grants: Iterable[str] = ()) -> None:
+        if not isinstance(id, str) or not id:
+            raise ConfigError(f"Principal.id: a text that names somebody is needed, not {id!r}")
+        if isinstance(grants, (str, bytes)) or not isinstance(grants, Iterable):
+            raise ConfigError(f"Principal.grants: a collection of texts is needed, not {grants!r}")
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "grants", frozenset(grants))
+        if not all(isinstance(grant, str) for grant in self.grants):
+            raise ConfigError(f"Principal.grants: a collection of texts is needed, not {grants!r}")
 
 
 @dataclass(slots=True, frozen=True)
@@ -283,6 +402,9 @@ class Deny:
     reason: str
 
 
+EXTERNAL = "external"
+"""The rule of the question about a call that the application carries out itself: what is asked for is its result."""
+
 Verdict: TypeAlias = Allow | Ask | Deny
 
 
@@ -302,6 +424,8 @@ class ToolResult:
     """Answered from the ledger: an identical write had already been started."""
     parts: tuple[Part, ...] = ()
     """Images and other parts that go to the model beside the text."""
+    error: str | None = field(default=None, compare=False, repr=False)
+    """The traceback of a tool that raised, masked and cut; for people and the ledger, never for the model."""
 
     @property
     def ok(self) -> bool:
@@ -318,6 +442,11 @@ class CallRecord:
     duration: float | None = None
     """Seconds; None if it never started."""
 
+    @property
+    def error(self) -> str | None:
+        """Where the tool raised, as a traceback; None if it did not. The model never sees it."""
+        return self.result.error
+
 
 @dataclass(slots=True, frozen=True)
 class Entry:
@@ -331,5 +460,10 @@ class Entry:
     """Counts from 1 within a run; 0: not recorded yet."""
     at: float = 0.0
     """Wall time in seconds since 1970; never less than the entry before."""
-    version: int = 1
+    version: int = 2
     """Of the shape of `data`."""
+    held: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+    """Call id -> its true arguments, which the ledger keeps beside the journal until the call has its result: never
+    shown, logged or exported. `data` may be masked, this is not."""
+    secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """Declared secrets of the run: the ledger masks these exact texts wherever they stand in `data`."""

@@ -1,7 +1,8 @@
 """Bytes to records: server-sent events and JSON lines, as they arrive.
 
-One law: the records do not depend on how the bytes were cut, and only the line ends that the format names end a line
-(LF for JSON lines; LF, CR LF and CR for events): never U+2028, U+0085 or any other thing that Python calls a line end.
+Law: the records do not depend on how the bytes were cut, and only the line ends that the format names end a line,
+never U+2028, U+0085 or others that Python knows.
+(tests/test_wire.py::test_events_do_not_depend_on_the_cuts)
 
 Bytes are split before they are decoded, so a character cut in two is whole again when it is read.
 """
@@ -16,6 +17,7 @@ MAX_RECORD = 32 * 1024 * 1024
 """Bytes of one record. Real ones are below 100 KB; whole answers with images reach some MB. A server that never ends a
 line must not fill the memory."""
 
+# HTML standard, 9.2.6: one leading byte order mark is ignored, wherever it was cut.
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -46,6 +48,7 @@ class _Buffer:
 
     def whole(self, chunk: bytes) -> bytes:
         """Everything up to the last line end that has come, that end included; the rest is kept."""
+        # Searched from the end: a chunk that holds whole lines is split once, by whoever reads them.
         end = chunk.rfind(b"\n") + 1
         pieces = self._pieces
         if not end:
@@ -128,6 +131,7 @@ class NDJSON:
     def _begin(self, whole: bytes) -> None:
         if first := whole.strip():
             self._begun = True
+            # A lone bracket cannot be a line of JSON, so no NDJSON stream starts with it.
             if first.partition(b"\n")[0].strip() in (b"{", b"["):
                 self._body = []
 
@@ -154,6 +158,7 @@ class SSE:
     2. A stream whose first line starts like JSON is no event stream but one JSON body (a gateway's error page, a
        server that ignored `stream`): it is one record.
     3. The field `error:` (llama.cpp) and a bare line of JSON that holds an "error" are records of the event "error".
+       A line `data: [DONE]` behind it, or glued to its end, is the end of the stream and not of the body.
     4. An event that the end of the bytes cut off is still a record, marked `cut`; so is a JSON body, for nothing tells
        whether it is whole.
     5. A body of plain words without any event (a proxy's "upstream connect error") is a record of the event "error".
@@ -180,6 +185,8 @@ class SSE:
             if chunk[0] == 10:  # the LF of a CR LF that was cut in two
                 chunk = chunk[1:]
         if b"\r" in chunk:
+            # CR, LF and CR LF all end a line (HTML, 9.2.6); made one sign here, so that the rest looks for a single
+            # byte.
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         whole = self._buffer.whole(chunk)
@@ -188,6 +195,7 @@ class SSE:
         out: list[Record] = []
         at, size = 0, len(whole)
         while at < size:
+            # The fast way is only safe between events: behind an `event:` line the same data belongs to that event.
             if self._between and self._begun:
                 at = self._plain(whole, at, out)
                 if at == size:
@@ -207,6 +215,7 @@ class SSE:
             end = whole.find(b"\n", at + 6)
             if not whole.startswith(b"\n", end + 1):
                 break
+            # "replace": one broken character must not cost the record; what reads its JSON decides if it still counts.
             text = whole[at + 6 : end].decode("utf-8", "replace")
             if text and not text.isspace():
                 out.append(_new(Record, (text, "", False)))
@@ -244,12 +253,16 @@ class SSE:
                 self._body = [line]
                 self._hold(len(line))
                 return
-        name, colon, value = line.partition(b":")
-        if colon and value[:1] == b" ":
-            value = value[1:]
+        self._field(line, out)
+
+    def _field(self, line: bytes, out: list[Record]) -> None:
+        """One line that is not blank, as the standard's "process the field" (HTML, 9.2.6) and rules 3 and 5 read it."""
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")  # one space at most belongs to the form
         if name == b"data":
             self._data.append(value)
             self._hold(len(line))
+        # An `event` line names the event that the next blank line ends, however many lines lie between.
         elif name == b"event":
             self._event = value
         elif name == b"error" or (line[:1] == b"{" and b'"error"' in line):  # rule 3
@@ -265,7 +278,10 @@ class SSE:
         if rest := self._buffer.rest():
             self._line(rest, out)
         if self._body is not None:
-            out.append(Record(b"\n".join(self._body).decode("utf-8", "replace"), cut=True))
+            body = b"\n".join(self._body).decode("utf-8", "replace").rstrip()
+            whole = body.removesuffix("[DONE]").rstrip().removesuffix("data:").rstrip()
+            done = body.endswith("[DONE]") and whole.endswith(("}", "]"))
+            out += [Record(whole), DONE] if done else [Record(body, cut=True)]
         elif self._data:
             self._dispatch(out, cut=True)
         if self._odd and not self._spoke and not out:  # rule 5

@@ -1,6 +1,7 @@
 """An MCP server that means no good, by hand: `hostile.py HOW`."""
 
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -44,7 +45,11 @@ LISTS: dict[str, list[Any]] = {
     "renamed": [GOOD],
     "changed": [GOOD],
     "result": [GOOD],
+    "refused": [GOOD],
+    "unknown": [GOOD],
+    "nested": [GOOD],
 }
+CODES = {"refused": -32602, "unknown": -32601}
 
 
 def answer(method: str, params: dict[str, Any], calls: int) -> dict[str, Any] | None:
@@ -67,6 +72,10 @@ def answer(method: str, params: dict[str, Any], calls: int) -> dict[str, Any] | 
     if method == "tools/call":
         if HOW == "result":
             return {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": ["b"]}}
+        if HOW in CODES:  # after the work was done
+            with open(os.environ["DONE"], "a") as done:
+                done.write("x")
+            return None
         return {"content": [{"type": "text", "text": f"called {params['name']}"}]}
     return None
 
@@ -88,8 +97,14 @@ def main() -> None:
         if "id" not in message:
             continue
         result = answer(message["method"], message.get("params") or {}, calls)
-        reply = {"result": result} if result is not None else {"error": {"code": -32601, "message": "no such method"}}
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
+        error = {"code": CODES.get(HOW, -32601), "message": "no such thing"}
+        reply = {"result": result} if result is not None else {"error": error}
+        text = json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply})
+        if HOW == "nested" and message["method"] == "tools/call":
+            text = text.replace(
+                '"called good"', '"x"}], "structuredContent": {"a": ' + "[" * 5000 + "]" * 5000 + '}, "b": [{"x":1'
+            )
+        print(text, flush=True)
         if message["method"] == "tools/call":
             calls += 1
             print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), flush=True)

@@ -1,455 +1,367 @@
 """The agent: a model, tools, rules and a ledger, ready to carry out runs.
 
-One law: a started run never raises, except on cancellation; its result says how it ended and why. One agent may serve
-any number of runs at once: nothing of a run is kept in it but the rates of calls and the protocol that worked.
+Law: a started run never raises, except on cancellation; its result says how it ended and why.
+(tests/test_agent.py::test_a_started_run_never_raises)
+Law: runs keep to themselves. Nothing of one is kept for another but the rates of calls, and which protocol the server
+refused. (tests/test_agent_refusals.py::test_only_a_refusal_of_the_server_is_remembered)
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import secrets
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack, overload
 
-from callgate import dialects, protocols, providers
 from callgate import ledger as ledgers
 from callgate import policy as gate
-from callgate.agent._driver import Driver, World
-from callgate.agent._pace import pace
-from callgate.agent._people import Approve, People
-from callgate.agent._result import Form, RunResult, result_of
-from callgate.agent._shield import in_thread
-from callgate.agent._stream import Stream, Work
-from callgate.errors import ConfigError, LedgerError, RunBusy
-from callgate.events import Event
-from callgate.executor import Executor
-from callgate.history import History, Loose
-from callgate.ledger import Hold, Ledger
-from callgate.policy import RuleLike, approval, budget, permission, rate, repetition
+from callgate import providers
+from callgate.agent._approver import Approve
+from callgate.agent._asgi import AgentApp, Prepare
+from callgate.agent._dialects import known_dialect
+from callgate.agent._form import Form
+from callgate.agent._instructions import checked_instructions
+from callgate.agent._request import (
+    AgentOptions,
+    HistoryProcessor,
+    OnEvent,
+    Overrides,
+    Prompt,
+    ResumeOptions,
+    ResumeRequest,
+    RunOptions,
+    RunRequest,
+    checked_approve,
+)
+from callgate.agent._result import RunResult
+from callgate.agent._runner import Runner
+from callgate.agent._setup import Policy, Setup, TooMany, checked_names, checked_options
+from callgate.agent._stream import Stream
+from callgate.agent._sync import SyncStream, in_own_loop, refuse_in_a_loop
+from callgate.errors import ConfigError
+from callgate.ledger import Ledger
+from callgate.limits import DEFAULTS, Limits, limits_of
 from callgate.providers import Provider
-from callgate.run import Pending, Resumed, Run, RunConfig, Step
-from callgate.run import _journal as journal
-from callgate.schema import CompiledSchema
+from callgate.run import Pending
 from callgate.tools import Toolbox, ToolLike, as_toolbox
-from callgate.types import Entry, Message, ModelInfo, Part, Principal, ToolSpec
+from callgate.types import Message, Principal
 
-__all__ = ["Agent", "Pending", "RunResult", "Stream"]
+if TYPE_CHECKING:
+    # PEP 696: a plain `Agent` has no dependencies and an output of any type.
+    from typing_extensions import TypeVar as DefaultVar
 
-Prompt: TypeAlias = "str | Loose | Sequence[Part]"
-MAX_RECENT = 10_000
-"""Starts of one tool for one principal that are remembered for its rate."""
+    from callgate.dialects import Dialect
+    from callgate.policy import Rule
+
+    Deps = DefaultVar("Deps", default=None)
+    Out = DefaultVar("Out", default=Any)
+else:
+    Deps = TypeVar("Deps")
+    Out = TypeVar("Out")
+T = TypeVar("T")
+
+__all__ = [
+    "Agent",
+    "AgentApp",
+    "Approve",
+    "Overrides",
+    "Pending",
+    "Prepare",
+    "ResumeOptions",
+    "RunOptions",
+    "RunResult",
+    "Stream",
+    "SyncStream",
+]
+
+OutputType: TypeAlias = "type[T] | Callable[..., T]"
+"""A type, or a function whose result is the output. A JSON Schema and a union are taken, too; their type is `Any`."""
+Answers: TypeAlias = "Mapping[str, object] | None"
+"""Call id -> True, or a `callgate.policy.Answer`; anything else is a no."""
 
 
-class Agent:
+class Agent(Generic[Deps, Out]):
     """Runs a model with tools.
 
     `model` is "local", "ollama:NAME", "openai:NAME", "http://host/v1#NAME" or a provider; `tools` are functions,
-    `Tool`s, toolboxes or JSON descriptions. Rules of `policy` come on top of those that are always there. `ledger`
-    is "memory", "sqlite:PATH" or "postgresql://…"; None keeps the journal in memory. `approve(call)` answers questions
-    about calls; without it a run that has to ask ends as `waiting`.
+    `Tool`s, toolboxes or JSON descriptions. `instructions` are a text, a function of the run's `ToolContext` that
+    gives one, or several of these. `output` is the type of every final answer, `deps_type` that of `run(…,
+    deps=…)`. Rules of `policy` come on top of those that are always there. `ledger` is "memory", "sqlite:PATH" or
+    "postgresql://…"; None keeps the journal in memory. `dialect` is how the model writes calls in text, `protocol`
+    how it is asked for them: names, or a `callgate.dialects.Dialect` of your own. `approve(call)` answers questions
+    about calls; without it a run that has to ask ends as `waiting`. `tool_choice` ("required", "none", a tool's
+    name) holds for the first turn; `parallel=False` allows one call in an answer; `too_many="refuse"` ends a run
+    whose model asks for too many reads at once, instead of running the first ones. `on_event(event)` sees the
+    events of all runs. `limits` are those of `callgate.limits`; each is a keyword as well: `max_turns=6,
+    tool_timeout=30, run_timeout=120`. Raises ConfigError for whatever cannot be.
     """
 
-    _loaded = False
-    """Whether a run has loaded what all need."""
-
+    @overload
     def __init__(
         self,
         model: str | Provider,
         tools: Iterable[ToolLike] | ToolLike | None = (),
         *,
-        instructions: str = "",
-        options: Mapping[str, Any] | None = None,
-        policy: Iterable[RuleLike] | Mapping[str, Any] = (),
+        output: None = None,
+        **options: Unpack[AgentOptions[Deps]],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: str | Provider,
+        tools: Iterable[ToolLike] | ToolLike | None = (),
+        *,
+        output: OutputType[Out],
+        **options: Unpack[AgentOptions[Deps]],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: str | Provider,
+        tools: Iterable[ToolLike] | ToolLike | None = (),
+        *,
+        output: object,
+        **options: Unpack[AgentOptions[Deps]],
+    ) -> None: ...
+    def __init__(
+        self,
+        model: str | Provider,
+        tools: Iterable[ToolLike] | ToolLike | None = (),
+        *,
+        output: object = None,
+        deps_type: object = None,
+        instructions: Any = None,
+        options: Mapping[str, object] | None = None,
+        policy: Policy = (),
         ledger: str | Ledger | None = None,
         approve: Approve | None = None,
-        protocol: str = "auto",
-        dialect: str | None = None,
-        max_turns: int | None = 6,
-        max_requests: int | None = 24,
-        max_calls_per_turn: int | None = 16,
-        max_calls: int | None = None,
-        max_tokens: int | None = 200_000,
-        tool_timeout: float = 30.0,
-        run_timeout: float | None = 120.0,
-        retries: int = 2,
-        max_result: int = 8000,
-        max_parallel: int = 8,
-        grace: float = 2.0,
-        repeat_warn: int = 3,
-        repeat_stop: int = 4,
-        max_context: int | None = None,
-        summarize: bool = False,
-        approval_expires: float | None = None,
+        protocol: str | Dialect = "auto",
+        dialect: str | Dialect | None = None,
+        tool_choice: str = "auto",
+        parallel: bool | None = None,
+        too_many: TooMany = "first",
+        stop_after: str | Iterable[str] = (),
+        on_event: OnEvent | None = None,
+        history_processor: HistoryProcessor | None = None,
+        limits: Limits | None = None,
+        **named: Any,
     ) -> None:
-        self.provider = providers.open(model)
-        self.toolbox = as_toolbox(tools)
-        self.instructions = instructions or ""
-        self.options = dict(options or {})
-        self.ledger = ledgers.open(ledger)
-        self._private = ledger in (None, "memory")
-        self.approve = _asked(approve)
-        protocols.choose(ModelInfo(""), (), protocol)  # raises for a name that nobody knows
-        self.protocol = protocol
-        self.dialect = _known(dialect)
-        self.executor = Executor(
-            self.toolbox, timeout=tool_timeout, max_parallel=max_parallel, grace=grace, max_result=max_result
-        )
-        limits = budget.Rule(max_turns, max_requests, max_calls_per_turn, max_calls, run_timeout, max_tokens)
-        own: tuple[gate.Rule, ...] = (
-            permission.Rule(),
-            rate.Rule(),
-            approval.Rule(),
-            repetition.Rule(repeat_warn, repeat_stop),
-            limits,
-        )
-        self.rules = (*own, *gate.combine(policy))
-        self._run_timeout = run_timeout
-        self._retries = retries
-        self._max_context = max_context
-        self._summarize = summarize
-        self._approval_expires = approval_expires
-        self._worked: dict[str, str] = {}
-        self._recent: dict[tuple[str | None, str], deque[float]] = {}
-        self._drivers: dict[str, Driver] = {}
-        self._busy: set[str] = set()
+        waits = "run_timeout" in named
+        limits = limits_of(limits, named)
+        self._form = Form.of(output)
+        self._setup = Setup(
+            provider=providers.open(model),
+            toolbox=as_toolbox(tools),
+            policy=gate.combine(policy),
+            limits=limits,
+            waits=waits or limits.run_timeout != DEFAULTS.run_timeout,
+            instructions=checked_instructions(instructions),
+            options=checked_options(options),
+            tool_choice=tool_choice,
+            parallel=parallel,
+            too_many=too_many,
+            stop_after=checked_names(stop_after, "stop_after"),
+            protocol=protocol,
+            dialect=known_dialect(dialect),
+            deps_type=deps_type,
+            process=history_processor,
+        ).check_rules()
+        if on_event is not None and not callable(on_event):
+            raise ConfigError(f"on_event: a function of the event is needed, not {on_event!r}")
+        store = ledgers.open(ledger, hold_secrets=limits.hold_secrets, keep_runs=limits.keep_runs)
+        private = ledger in (None, "memory")
+        self._runner = Runner(store, checked_approve(approve), private=private, on_event=on_event)
+
+    @property
+    def provider(self) -> Provider:
+        """Who answers."""
+        return self._setup.provider
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools of the agent."""
+        return self._setup.toolbox
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that judge its calls: those that always stand, then its own."""
+        return self._setup.rules
+
+    @property
+    def limits(self) -> Limits:
+        """What a run may use."""
+        return self._setup.limits
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where the journals of the runs are."""
+        return self._runner.ledger
 
     # --- runs -----------------------------------------------------------------------------------------------------
 
+    @overload
     async def run(
-        self,
-        prompt: Prompt,
-        *,
-        history: Iterable[Loose] = (),
-        principal: Principal | None = None,
-        tools: Iterable[str] | None = None,
-        output: Any = None,
-        run_id: str | None = None,
-        key: str = "",
-    ) -> RunResult:
-        """One run to its end. `history` is that of an earlier result, or of another program; `tools` are the names
-        (with globs) of those that it may use, None: all; `output` is a JSON Schema or a pydantic model that the final
-        answer must fit (`result.output`); `key` makes the idempotency keys of its writes, so that the same work may be
-        asked for by another run."""
-        order = Order(_messages(prompt, history), principal, self._names(tools), Form.of(output), run_id, key)
-        return await self._begin(order)(None)
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[RunOptions[Deps]]
+    ) -> RunResult[Out]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: OutputType[T], **options: Unpack[RunOptions[Deps]]
+    ) -> RunResult[T]: ...
+    @overload
+    async def run(self, prompt: Prompt, *, output: object, **options: Unpack[RunOptions[Deps]]) -> RunResult[Any]: ...
+    async def run(self, prompt: Prompt, *, output: object = None, **options: Any) -> RunResult[Any]:
+        """One run to its end. `output` is the type of the final answer (`result.output`): whatever pydantic can
+        describe, a function, or a JSON Schema; the others are those of `RunOptions`."""
+        return await self._runner.begin(self._request(prompt, output, options))(None)
 
-    def run_sync(self, prompt: Prompt, **named: Any) -> RunResult:
-        """The same for programs without an event loop; takes what `run` takes."""
-        return _sync(self.run, prompt, **named)
+    @overload
+    def run_sync(
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[RunOptions[Deps]]
+    ) -> RunResult[Out]: ...
+    @overload
+    def run_sync(
+        self, prompt: Prompt, *, output: OutputType[T], **options: Unpack[RunOptions[Deps]]
+    ) -> RunResult[T]: ...
+    @overload
+    def run_sync(self, prompt: Prompt, *, output: object, **options: Unpack[RunOptions[Deps]]) -> RunResult[Any]: ...
+    def run_sync(self, prompt: Prompt, *, output: object = None, **options: Any) -> RunResult[Any]:
+        """`run` for programs without an event loop."""
+        return in_own_loop("run", lambda: self._runner.begin(self._request(prompt, output, options))(None))
 
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        history: Iterable[Loose] = (),
-        principal: Principal | None = None,
-        tools: Iterable[str] | None = None,
-        output: Any = None,
-        run_id: str | None = None,
-        key: str = "",
-    ) -> Stream:
+    @overload
+    def stream(self, prompt: Prompt, *, output: None = None, **options: Unpack[RunOptions[Deps]]) -> Stream[Out]: ...
+    @overload
+    def stream(self, prompt: Prompt, *, output: OutputType[T], **options: Unpack[RunOptions[Deps]]) -> Stream[T]: ...
+    @overload
+    def stream(self, prompt: Prompt, *, output: object, **options: Unpack[RunOptions[Deps]]) -> Stream[Any]: ...
+    def stream(self, prompt: Prompt, *, output: object = None, **options: Any) -> Stream[Any]:
         """The run as events: `async with agent.stream(…) as events`. Leaving the block cancels the run."""
-        order = Order(_messages(prompt, history), principal, self._names(tools), Form.of(output), run_id, key)
-        unbegun = RunResult("", list(order.history.messages), [], "cancelled", {}, run_id or "")
-        return Stream(self._begin(order), unbegun)
+        return self._stream(self._request(prompt, output, options))
 
+    @overload
+    def stream_sync(
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[RunOptions[Deps]]
+    ) -> SyncStream[Out]: ...
+    @overload
+    def stream_sync(
+        self, prompt: Prompt, *, output: OutputType[T], **options: Unpack[RunOptions[Deps]]
+    ) -> SyncStream[T]: ...
+    @overload
+    def stream_sync(
+        self, prompt: Prompt, *, output: object, **options: Unpack[RunOptions[Deps]]
+    ) -> SyncStream[Any]: ...
+    def stream_sync(self, prompt: Prompt, *, output: object = None, **options: Any) -> SyncStream[Any]:
+        """The run as events for programs without an event loop: `for event in agent.stream_sync(…)`. Leaving the loop
+        cancels the run."""
+        refuse_in_a_loop("stream_sync", "async with agent.stream(…) as events")
+        request = self._request(prompt, output, options)
+        return SyncStream(lambda: self._stream(request))
+
+    @overload
     async def resume(
-        self,
-        run_id: str,
-        answers: Mapping[str, Any] | None = None,
-        *,
-        principal: Principal | None = None,
-        approve: Approve | None = None,
-    ) -> RunResult:
+        self, run_id: str, answers: Answers = None, *, output: None = None, **options: Unpack[ResumeOptions[Deps]]
+    ) -> RunResult[Out]: ...
+    @overload
+    async def resume(
+        self, run_id: str, answers: Answers = None, *, output: OutputType[T], **options: Unpack[ResumeOptions[Deps]]
+    ) -> RunResult[T]: ...
+    @overload
+    async def resume(
+        self, run_id: str, answers: Answers = None, *, output: object, **options: Unpack[ResumeOptions[Deps]]
+    ) -> RunResult[Any]: ...
+    async def resume(
+        self, run_id: str, answers: Answers = None, *, output: object = None, **options: Any
+    ) -> RunResult[Any]:
         """Goes on with a run of the ledger: one that waits for answers (`{call_id: True}`), or one that was cut off.
 
         Finished calls are not run again, started writes are looked up, an unfinished answer is asked for again. A run
-        that has ended gives its result. `principal` is the one of the run unless given afresh. Raises `LedgerError` if
-        there is no such run, `RunBusy` if somebody else carries it out.
+        that has ended gives its result. `principal` is the one of the run unless given afresh; `deps` and overrides
+        are not in the ledger and must be given again. `output` is needed where another agent, without that type, goes
+        on. Raises `LedgerError` if there is no such run, `RunBusy` if somebody else carries it out.
         """
-        return await self._again(run_id, answers or {}, principal, approve)(None)
+        return await self._runner.again(run_id, self._resumption(answers, output, options))(None)
 
-    def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **named: Any) -> RunResult:
+    @overload
+    def resume_sync(
+        self, run_id: str, answers: Answers = None, *, output: None = None, **options: Unpack[ResumeOptions[Deps]]
+    ) -> RunResult[Out]: ...
+    @overload
+    def resume_sync(
+        self, run_id: str, answers: Answers = None, *, output: OutputType[T], **options: Unpack[ResumeOptions[Deps]]
+    ) -> RunResult[T]: ...
+    @overload
+    def resume_sync(
+        self, run_id: str, answers: Answers = None, *, output: object, **options: Unpack[ResumeOptions[Deps]]
+    ) -> RunResult[Any]: ...
+    def resume_sync(
+        self, run_id: str, answers: Answers = None, *, output: object = None, **options: Any
+    ) -> RunResult[Any]:
         """`resume` for programs without an event loop."""
-        return _sync(self.resume, run_id, answers, **named)
+        return in_own_loop(
+            "resume", lambda: self._runner.again(run_id, self._resumption(answers, output, options))(None)
+        )
 
+    @overload
     def stream_resume(
-        self,
-        run_id: str,
-        answers: Mapping[str, Any] | None = None,
-        *,
-        principal: Principal | None = None,
-        approve: Approve | None = None,
-    ) -> Stream:
+        self, run_id: str, answers: Answers = None, *, output: None = None, **options: Unpack[ResumeOptions[Deps]]
+    ) -> Stream[Out]: ...
+    @overload
+    def stream_resume(
+        self, run_id: str, answers: Answers = None, *, output: OutputType[T], **options: Unpack[ResumeOptions[Deps]]
+    ) -> Stream[T]: ...
+    @overload
+    def stream_resume(
+        self, run_id: str, answers: Answers = None, *, output: object, **options: Unpack[ResumeOptions[Deps]]
+    ) -> Stream[Any]: ...
+    def stream_resume(
+        self, run_id: str, answers: Answers = None, *, output: object = None, **options: Any
+    ) -> Stream[Any]:
         """`resume` as events."""
-        return Stream(self._again(run_id, answers or {}, principal, approve))
+        return Stream(self._runner.again(run_id, self._resumption(answers, output, options)))
+
+    def to_asgi(self, prepare: Prepare | None = None) -> AgentApp:
+        """The agent as an ASGI application: a POST of `{"prompt": "…"}` is a run, its answer the events as server-sent
+        events. `prepare(scope, body)` says what each run is given beside its prompt, and whom to refuse (`Denied`)."""
+        return AgentApp(lambda prompt, options: self.stream(prompt, **options), prepare)
+
+    async def history(self, session: str, *, principal: Principal | None = None) -> list[Message]:
+        """The messages of a session of the ledger; none if there is no such session. Given as `history=` to a run of
+        another session they branch it off. Raises ConfigError if it belongs to another principal."""
+        return list((await self._runner.conversation(session, principal)).messages)
 
     async def cancel(self, run_id: str) -> bool:
         """Cancels a run of this agent, or of any process that shares the ledger; one that waits
         or was cut off is ended. False: it has ended already, or there is no such run."""
-        driver = self._drivers.get(run_id)
-        if driver is not None:
-            driver.cancel()
-            return True
-        if await self.ledger.cancel(run_id):
-            return True
-        try:
-            return run_id not in self._busy and await ledgers.close(self.ledger, run_id)
-        except RunBusy:  # taken up this very moment
-            return await self.ledger.cancel(run_id)
+        return await self._runner.cancel(run_id)
 
     async def aclose(self) -> None:
         """Gives back connections and files. The agent may not be used after it."""
         await self.provider.aclose()
-        await self.ledger.aclose()
+        await self._runner.aclose()
 
-    async def __aenter__(self) -> Agent:
+    async def __aenter__(self) -> Agent[Deps, Out]:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    # --- how --------------------------------------------------------------------------------------------------------
+    # --- what is asked ----------------------------------------------------------------------------------------------
 
-    def _begin(self, order: Order) -> Work:
-        """Everything of the caller is checked before anything starts."""
+    def _request(self, prompt: Prompt, output: object, options: Mapping[str, Any]) -> RunRequest:
+        return RunRequest.of(self._setup, prompt, self._wanted(output), self._opened(options))
 
-        async def work(stream: Stream | None) -> RunResult:
-            await pace().turn()
-            run_id = order.run_id or new_id()
-            if order.run_id is not None and await self.ledger.run(run_id) is not None:
-                raise ConfigError(f"run_id {run_id!r}: the ledger has this run already; resume it, or give another id")
-            config = self._config(run_id, await self._info(), order.principal, order.tools)
-            if order.form.schema is not None or order.key:
-                config = replace(config, output=order.form.schema, key=order.key)
-            run = Run(await self._ready(config))
-            async with self._held(run_id) as hold:
-                result = await self._drive(run, lambda: run.start(order.history), stream, self._world(hold))
-                return order.form.fill(result)
+    def _resumption(self, answers: Answers, output: object, options: Mapping[str, Any]) -> ResumeRequest:
+        return ResumeRequest.of(self._setup, answers, self._wanted(output), self._opened(options))
 
-        return work
-
-    def _names(self, tools: Iterable[str] | None) -> tuple[str, ...]:
-        return self.toolbox.names if tools is None else self.toolbox.only(*tools).names
-
-    def _again(
-        self, run_id: str, answers: Mapping[str, Any], principal: Principal | None, approve: Approve | None
-    ) -> Work:
-        async def work(stream: Stream | None) -> RunResult:
-            async with self._held(run_id) as hold:
-                entries = await self.ledger.read(run_id)
-                if not entries:
-                    raise LedgerError(f"run {run_id!r}: the ledger {self.ledger.where} has no such run")
-                run = await self._folded(run_id, entries, principal)
-                people = People(self.executor.threads, approve or self.approve, answers)
-                idle = run.phase == "parked" and not any(people.may_answer(p) for p in run.pending)
-                if run.ended or idle:
-                    return result_of(run)
-                now = time.time()
-                waited = {e.data["call_id"]: max(0.0, now - e.at) for e in entries if e.kind == "ask"}
-                world = replace(self._world(hold, people), waited=waited)
-                return await self._drive(run, lambda: run.receive(Resumed(run.now)), stream, world)
-
-        return work
-
-    async def _folded(self, run_id: str, entries: Sequence[Entry], principal: Principal | None) -> Run:
-        """The run as its journal left it."""
-        start = entries[0].data
-        known = None if start.get("principal") is None else Principal(start["principal"], start.get("grants", ()))
-        if principal is not None and (known is None or principal.id != known.id):
-            raise ConfigError(f"run {run_id!r} belongs to {known.id if known else 'nobody'}, not to {principal.id}")
-        config = await self._ready(self._config(run_id, await self._info(), principal or known, start["tools"]))
-        config = replace(
-            config,
-            key=start.get("key", ""),
-            protocol=start["protocol"],
-            dialect=start.get("dialect"),
-            output=start.get("output"),
-            verdicts=journal.verdicts_of(entries),
+    def _stream(self, request: RunRequest) -> Stream[Any]:
+        unbegun: RunResult[Any] = RunResult(
+            "", list(request.history.messages), [], "cancelled", {}, request.run_id or ""
         )
-        run = Run(config)
-        journal.fold(run, entries)
-        return run
+        return Stream(self._runner.begin(request), unbegun)
 
-    async def _drive(self, run: Run, first: Callable[[], Step], stream: Stream | None, world: World) -> RunResult:
-        config = run.config
-        world.started = lambda tool: self._starts(config.principal, tool).append(time.monotonic())
-        driver = Driver(run, world, stream.emit if stream else _unheard, stream.room if stream else None)
-        if stream is not None:
-            stream.driver = driver
-        self._drivers[config.run_id] = driver
-        watch = asyncio.ensure_future(_watch(world.hold, driver)) if world.hold else None
-        try:
-            await driver.drive(first)
-        finally:
-            del self._drivers[config.run_id]
-            if watch is not None:
-                watch.cancel()
-            if stream is not None:
-                stream.finished(result_of(run))
-        if run.protocol not in (config.protocol, "answer") and any(r.result.ok for r in run.records):
-            self._worked[config.info.name] = run.protocol
-        return result_of(run)
+    def _wanted(self, output: object) -> Form:
+        """A form of its own for each run: it remembers what its type made of the last answer."""
+        return Form.of(output) if output is not None else replace(self._form, _made=[])
 
-    def _world(self, hold: Hold | None, people: People | None = None) -> World:
-        people = people or People(self.executor.threads, self.approve)
-        return World(self.provider, self.executor, self.ledger, people, timeout=self._run_timeout, hold=hold)
-
-    @asynccontextmanager
-    async def _held(self, run_id: str) -> AsyncIterator[Hold | None]:
-        """The sole right to carry out the run; of a private ledger nobody else could, so there is nothing to hold."""
-        if run_id in self._busy:
-            raise RunBusy(f"run {run_id}: this agent carries it out already")
-        self._busy.add(run_id)
-        try:
-            if self._private:
-                yield None
-            else:
-                async with ledgers.hold(self.ledger, run_id) as held:
-                    yield held
-        finally:
-            self._busy.discard(run_id)
-
-    async def _info(self) -> ModelInfo:
-        """What the provider tells of the model. If it fails now, the request that follows will say so."""
-        try:
-            async with asyncio.timeout(self._run_timeout):
-                return await self.provider.info()
-        except Exception:
-            return ModelInfo(self.provider.model, self.provider.name)
-
-    def _config(self, run_id: str, info: ModelInfo, principal: Principal | None, tools: Collection[str]) -> RunConfig:
-        specs = tuple(spec for spec in self.toolbox.specs if spec.name in tools)
-        wanted = self._worked.get(info.name, "auto") if self.protocol == "auto" else self.protocol
-        return RunConfig(
-            run_id=run_id,
-            info=info,
-            protocol=protocols.choose(info, specs, wanted),
-            tools=specs,
-            instructions=self.instructions,
-            options=self.options,
-            dialect=self.dialect or info.dialect,
-            rules=self.rules,
-            principal=principal,
-            retries=self._retries,
-            max_result=self.executor.max_result,
-            adapt=self.protocol == "auto",
-            context=self._max_context or _room_of(info, self.options),
-            summarize=self._summarize,
-            approval_expires=self._approval_expires,
-            compile=lambda spec: self.toolbox[spec.name].compiled if spec.name in self.toolbox else _compiled(spec),
-            recent=lambda tool, seconds: _count(self._starts(principal, tool), seconds),
-            resolve=os.path.realpath,
-        )
-
-    async def _ready(self, config: RunConfig) -> RunConfig:
-        """Loads what the first run of an agent needs, aside: schemas and readers take long enough to be noticed."""
-        if not self._loaded:
-            self._loaded = True
-            with suppress(Exception):  # what is wrong, the run says where it is wrong
-                await in_thread(self.executor.threads, lambda: _load(self.toolbox, config))
-        return config
-
-    def _starts(self, principal: Principal | None, tool: str) -> deque[float]:
-        who = principal.id if principal else None
-        return self._recent.setdefault((who, tool), deque(maxlen=MAX_RECENT))
-
-
-@dataclass(frozen=True)
-class Order:
-    """What the caller of a run wants. Raises ConfigError for what cannot be."""
-
-    messages: InitVar[list[Loose]]
-    principal: Principal | None
-    tools: tuple[str, ...]
-    form: Form
-    run_id: str | None
-    key: str
-    history: History = field(init=False)
-
-    def __post_init__(self, messages: list[Loose]) -> None:
-        if self.principal is not None and not isinstance(self.principal, Principal):
-            raise ConfigError(f"principal: a Principal is needed, not {type(self.principal).__name__}")
-        object.__setattr__(self, "history", History.adopt(messages))
-
-
-def _load(toolbox: Toolbox, config: RunConfig) -> None:
-    for tool in toolbox:
-        _ = tool.compiled
-    query = next(protocols.turn(config.protocol, history=(Message("user", ""),), tools=config.tools, info=config.info))
-    if isinstance(query, protocols.Query) and query.machine is not None:
-        query.machine().feed(" ")
-
-
-def _known(dialect: str | None) -> str | None:
-    """The dialect, if there is one of that name. Raises UnknownDialect."""
-    if dialect is not None and dialect != "auto":
-        dialects.get(dialect)
-    return dialect
-
-
-def _asked(approve: Approve | None) -> Approve | None:
-    if approve is not None and not callable(approve):
-        raise ConfigError(f"approve: a function of the call is needed, not {approve!r}")
-    return approve
-
-
-def new_id() -> str:
-    """A run id: sorts by time, and cannot be guessed."""
-    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(6)}"
-
-
-def _messages(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:
-    if isinstance(prompt, str):
-        prompt = Message("user", prompt)
-    elif not isinstance(prompt, (Message, Mapping)):
-        if not isinstance(prompt, (list, tuple)) or not all(isinstance(part, Mapping) for part in prompt):
-            raise ConfigError(f"prompt: a text, a message or a list of content parts is needed, not {prompt!r}")
-        prompt = Message("user", tuple(prompt))
-    return [*(history or ()), prompt]
-
-
-def _sync(work: Callable[..., Coroutine[Any, Any, RunResult]], *given: Any, **named: Any) -> RunResult:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work(*given, **named))
-    name = getattr(work, "__name__", "run")
-    raise ConfigError(f"{name}_sync would block the event loop that is running: write `await agent.{name}(…)`")
-
-
-def _unheard(event: Event) -> None:
-    """Nobody listens."""
-
-
-async def _watch(held: Hold, driver: Driver) -> None:
-    """Cancels the run when somebody asked for it through the ledger, or when another owner took it over."""
-    waits = [asyncio.ensure_future(held.cancelled.wait()), asyncio.ensure_future(held.lost.wait())]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        driver.cancel()
-    finally:
-        for wait in waits:
-            wait.cancel()
-
-
-def _count(starts: deque[float], seconds: float) -> int:
-    since = time.monotonic() - seconds
-    return sum(at > since for at in starts)
-
-
-def _room_of(info: ModelInfo, options: Mapping[str, Any]) -> int | None:
-    """Tokens for the history in a known context: what an answer, the tools and the instructions leave."""
-    if not info.context_length:
-        return None
-    answer = int(options.get("max_tokens") or min(info.context_length // 4, 4096))
-    return max(info.context_length - answer - info.context_length // 8, info.context_length // 4)
-
-
-def _compiled(spec: ToolSpec) -> CompiledSchema:
-    return CompiledSchema(spec.parameters, closed=spec.strict)
+    def _opened(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        model = options.get("model")
+        return {**options, "model": self._runner.open(model)} if model is not None else options

@@ -1,18 +1,30 @@
-"""What a run comes to."""
+"""What a run comes to.
+
+Law: a started run never raises, except on cancellation; its result says how it ended and why.
+(tests/test_agent.py::test_a_started_run_never_raises)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from callgate.errors import ConfigError
-from callgate.run import Pending, Run
-from callgate.types import CallRecord, Message, RunReason, Schema
+from callgate.run.inputs import Pending
+from callgate.types import CallRecord, Message, RunReason
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultVar  # PEP 696: a plain `RunResult` is a `RunResult[Any]`
+
+    from callgate.run import Run
+
+    Output_co = DefaultVar("Output_co", covariant=True, default=Any)
+else:
+    Output_co = TypeVar("Output_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Generic[Output_co]):
     """How a run ended, and everything it has so far."""
 
     text: str
@@ -29,8 +41,8 @@ class RunResult:
     """What went wrong, in words, if something did."""
     pending: tuple[Pending, ...] = ()
     """The calls that wait for a person, when the reason is `waiting`; answer them with `agent.resume`."""
-    output: Any = None
-    """The final answer as a value, if a form for it was asked for."""
+    output: Output_co | None = None
+    """The final answer as a value, if a form for it was asked for; None unless the run is `answered`."""
     seconds: float = 0.0
     """Without the time that people took to answer."""
     turns: int = 0
@@ -46,38 +58,8 @@ class RunResult:
         return self.reason == "answered"
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form of a final answer that was asked for."""
-
-    schema: Schema | None = None
-    make: Callable[[Any], Any] | None = None
-    """Turns the JSON value into one of the caller's type."""
-
-    @classmethod
-    def of(cls, output: Any) -> Form:
-        """From a JSON Schema, a pydantic model, or None."""
-        if output is None or isinstance(output, Mapping):
-            return cls(output)
-        schema = getattr(output, "model_json_schema", None)
-        if schema is None:
-            raise ConfigError(f"output: a JSON Schema or a pydantic model is needed, not {output!r}")
-        return cls(schema(), output.model_validate)
-
-    def fill(self, result: RunResult) -> RunResult:
-        """The result with its output in the caller's type; a value that this refuses is no success."""
-        if self.make is None or result.output is None:
-            return result
-        try:
-            return replace(result, output=self.make(result.output))
-        except ValueError as error:
-            return replace(
-                result, output=None, reason="provider_error", error=f"the final answer is not valid: {error}"
-            )
-
-
-def result_of(run: Run) -> RunResult:
-    """The result of a run as it stands."""
+def result_of(run: Run, notes: Sequence[str] = ()) -> RunResult[Any]:
+    """The result of a run as it stands; `notes` come before what it found odd itself."""
     return RunResult(
         text=run.text,
         messages=list(run.messages),
@@ -92,5 +74,5 @@ def result_of(run: Run) -> RunResult:
         turns=run.turn,
         requests=run.requests,
         protocol=run.protocol,
-        problems=list(run.problems),
+        problems=[*notes, *run.problems],
     )

@@ -1,6 +1,7 @@
 """A run as a stream of events.
 
-One law: leaving the block ends the run. What it had started is recorded, and nothing more is started (X6).
+Law: leaving the block ends the run. What it had started is recorded, and nothing more is started (X6).
+(tests/test_agent.py::test_leaving_the_stream_at_any_event_ends_the_run)
 """
 
 from __future__ import annotations
@@ -9,22 +10,30 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
-from callgate.agent._driver import Driver
 from callgate.agent._result import RunResult
+from callgate.agent._stop import StopSignal
+from callgate.agent._views import OutputView, TextView
 from callgate.events import Event
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultVar  # PEP 696: a plain `Stream` is a `Stream[Any]`
+
+    Output = DefaultVar("Output", default=Any)
+else:
+    Output = TypeVar("Output")
 
 HIGH_WATER = 1000
 """Events that may wait for a slow reader before the run waits too."""
 
-Work: TypeAlias = "Callable[[Stream | None], Coroutine[Any, Any, RunResult]]"
+Work: TypeAlias = "Callable[[Stream[Output] | None], Coroutine[Any, Any, RunResult[Output]]]"
 
 
-class Stream:
+class Stream(Generic[Output]):
     """`async with agent.stream(…) as events`, then `async for event in events`."""
 
-    def __init__(self, work: Work, unbegun: RunResult | None = None) -> None:
+    def __init__(self, work: Work[Output], unbegun: RunResult[Output] | None = None) -> None:
         self._work = work
         self._unbegun = unbegun
         """The result if the block is left before the run has begun."""
@@ -33,12 +42,13 @@ class Stream:
         self._space = asyncio.Event()
         self._space.set()
         self._left = False
-        self._task: asyncio.Task[RunResult] | None = None
-        self.driver: Driver | None = None
-        self._result: RunResult | None = None
+        self._task: asyncio.Task[RunResult[Output]] | None = None
+        self.stop: StopSignal | None = None
+        """Set when the run has begun."""
+        self._result: RunResult[Output] | None = None
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Output]:
         """The result; there once the events have ended or the block was left."""
         if self._result is None and self._task is not None and self._task.done():
             self._result = self._unbegun
@@ -48,10 +58,28 @@ class Stream:
 
     def cancel(self) -> None:
         """Ends the run; its last events still come."""
-        if self.driver is not None:
-            self.driver.cancel()
+        if self.stop is not None:
+            self.stop.request()
         elif self._task is not None:
             self._task.cancel()
+
+    async def text_stream(self, *, final_only: bool = False) -> AsyncIterator[str]:
+        """The text, piece by piece, in place of the events. With `final_only` only that of the final answer, which is
+        known when its turn has ended."""
+        view = TextView(final_only=final_only)
+        async for event in self:
+            for piece in view.feed(event):
+                yield piece
+
+    async def outputs(self) -> AsyncIterator[Any]:
+        """The output while it is written, as growing JSON values, in place of the events; last of all, if the run was
+        answered, `result.output` in its type."""
+        view = OutputView()
+        async for event in self:
+            for value in view.feed(event):
+                yield value
+        if self.result.ok:
+            yield self.result.output
 
     # --- for the driver -------------------------------------------------------------------------------------------
 
@@ -61,26 +89,27 @@ class Stream:
             return
         self._waiting.append(event)
         self._more.set()
+        # Not at every event: to stop and wake the driver at each token would cost more than the token.
         if len(self._waiting) >= HIGH_WATER:
             self._space.clear()
 
-    async def room(self) -> None:
+    async def backpressure(self) -> None:
         """Waits while a slow reader is too far behind."""
         if not self._space.is_set():
             await self._space.wait()
 
-    def finished(self, result: RunResult) -> None:
+    def finished(self, result: RunResult[Output]) -> None:
         """The run is over, in whatever way."""
         self._result = result
 
     # --- for the reader -------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="callgate run")
         self._task.add_done_callback(lambda task: self._more.set())
         return self
 
-    async def _run(self) -> RunResult:
+    async def _run(self) -> RunResult[Output]:
         self._result = await self._work(self)
         return self._result
 
@@ -102,6 +131,16 @@ class Stream:
             raise failure
         if cancelled:
             raise asyncio.CancelledError
+
+    async def batch(self) -> list[Event]:
+        """The events that are there, at least one; none when the run has ended."""
+        try:
+            events = [await anext(self)]
+        except StopAsyncIteration:
+            return []
+        while self._waiting:
+            events.append(await anext(self))
+        return events
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self

@@ -1,4 +1,5 @@
 """The programs: the command line and what it shows in a terminal.
 
-One law: a program only calls what the floors below offer to everybody; it holds no rule of its own.
+Law: a program only calls what the layers below offer to everybody; it holds no rule of its own.
+    (tests/test_architecture.py::test_the_import_contracts_hold)
 """

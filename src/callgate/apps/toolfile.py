@@ -1,7 +1,8 @@
 """Tools from a user's file: `FILE.py`, or `FILE.py:name` for one function, tool, toolbox or list in it; where they are
 only to be described, also a JSON list of them.
 
-One law: what is wrong with the file is one line that names the file and says what to do.
+Law: what is wrong with the file is one line that names the file and says what to do.
+    (tests/test_cli.py::test_bad_input_is_one_clear_line)
 """
 
 from __future__ import annotations
@@ -12,26 +13,31 @@ from collections.abc import Iterable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callgate.errors import CallgateError, ConfigError, ToolError
 from callgate.tools import Tool, Toolbox, as_toolbox
-from callgate.types import ToolSpec
+
+if TYPE_CHECKING:
+    from callgate.types import ToolSpec
 
 
-def load(places: Iterable[str]) -> Toolbox:
-    """The tools of all places together; "demo" means those of callgate's demo."""
+def load(places: Iterable[str], option: str = "--tools ") -> Toolbox:
+    """The tools of all places together; "demo" means those of callgate's demo.
+
+    `option` stands before the file's name in errors; "" for an argument.
+    """
     tools: list[Any] = []
     for place in places:
-        tools.extend(_demo() if place == "demo" else _from(place))
+        tools.extend(_demo() if place == "demo" else _from(place, option))
     return as_toolbox(tools)
 
 
 def described(place: str) -> tuple[ToolSpec, ...]:
-    """What models are told of the tools of a Python file, or of a JSON file: a list, {"tools": […]} or one tool."""
+    """The descriptions of the tools of a Python file, or of a JSON file: a list, {"tools": […]} or one tool."""
     from callgate.reply import tool_specs
 
-    if place == "demo" or _split(place)[0].suffix == ".py":
+    if place == "demo" or split_place(place)[0].suffix == ".py":
         return load([place]).specs
     text = read_text(place, "--tools")
     try:
@@ -60,54 +66,57 @@ def _demo() -> tuple[Tool, ...]:
     return TOOLS
 
 
-def _from(place: str) -> Iterable[Tool]:
-    file, name = _split(place)
-    module = _run(file)
+def _from(place: str, option: str) -> Iterable[Tool]:
+    file, name = split_place(place)
+    module = executed(file, f"{option}{file}")
+    label = f"{option}{place}"
     if name:
         if not hasattr(module, name):
-            raise ConfigError(f"--tools {place}: {file} has no {name!r}")
-        return _as_tools(getattr(module, name), place)
+            raise ConfigError(f"{label}: {file} has no {name!r}")
+        return _as_tools(getattr(module, name), label)
     found = [value for value in vars(module).values() if isinstance(value, (Tool, Toolbox))]
     if not found:
         raise ConfigError(
-            f"--tools {place}: no tools in it; put @tool (from callgate import tool) before your functions, "
-            f"or name one of them: --tools {file}:FUNCTION"
+            f"{label}: no tools in it; put @tool (from callgate import tool) before your functions, "
+            f"or name one of them: {option}{file}:FUNCTION"
         )
-    return _as_tools(found, place)
+    return _as_tools(found, label)
 
 
-def _split(place: str) -> tuple[Path, str]:
+def split_place(place: str) -> tuple[Path, str]:
+    """`FILE.py:NAME` as the file and the name; "" where no name is given."""
     file, colon, name = place.rpartition(":")
     if colon and name.isidentifier() and not Path(place).exists():
         return Path(file), name
     return Path(place), ""
 
 
-def _as_tools(value: Any, place: str) -> Iterable[Tool]:
+def _as_tools(value: Any, label: str) -> Iterable[Tool]:
     several = isinstance(value, (list, tuple))
     try:
         return list(as_toolbox(value if several else [value]))
     except ToolError as error:
-        raise ToolError(f"--tools {place}: {error}") from error
+        raise ToolError(f"{label}: {error}") from error
 
 
-def _run(file: Path) -> ModuleType:
+def executed(file: Path, label: str) -> ModuleType:
+    """The user's file as a module. Raises ConfigError for whatever goes wrong in it; `label` begins its text."""
     if not file.is_file():
-        raise ConfigError(f"--tools {file}: no such file; give the path of a Python file with functions under @tool")
+        raise ConfigError(f"{label}: no such file; give the path of a Python file with functions under @tool")
     spec = spec_from_file_location(f"callgate_tools_{file.stem}", file)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"--tools {file}: not a Python file; its name must end in .py")
+        raise ConfigError(f"{label}: not a Python file; its name must end in .py")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # annotations are looked up there
     sys.path.insert(0, str(file.resolve().parent))  # so that it can import its neighbours, as `python FILE.py` can
     try:
         spec.loader.exec_module(module)
     except CallgateError as error:
-        raise ConfigError(f"--tools {file}: {error}") from error
+        raise ConfigError(f"{label}: {error}") from error
     except SyntaxError as error:
-        raise ConfigError(f"--tools {file}: line {error.lineno}: {error.msg}") from error
+        raise ConfigError(f"{label}: line {error.lineno}: {error.msg}") from error
     except Exception as error:
-        raise ConfigError(f"--tools {file}: {_where(error, file)}{type(error).__name__}: {error}") from error
+        raise ConfigError(f"{label}: {_where(error, file)}{type(error).__name__}: {error}") from error
     return module
 
 

@@ -1,42 +1,40 @@
 """The live view of a run: in a terminal, as plain lines where there is none, as JSON lines for programs.
 
-One law: what a model or a tool wrote never controls the terminal: control characters are taken out, and only whole,
-finished blocks are drawn again.
+Law: what is finished never moves again; only the live line and the block that is being written are drawn again.
+    (tests/test_tui.py::test_the_last_screen_does_not_depend_on_how_the_text_was_cut)
+Law: nothing here writes but through `output.Pen`, which escapes what others wrote.
+    (tests/test_output.py::test_nothing_is_written_elsewhere)
 
 Theory of operation of `Terminal`. What is finished scrolls up and is never touched again. Under it stands
  1. either the live line: one row, redrawn in place (`generating`, a call's arguments as they come, `calling NAME`),
  2. or the block of text that is being written, raw, as it comes. When it ends (an empty line, or the turn ends) it is
-    wiped and drawn by rich, if it holds Markdown or was broken between letters; what outgrew the screen stays raw.
+    erased and drawn by rich, if it holds Markdown or was broken between letters; what outgrew the screen stays raw.
 Time comes in with every event and tick; nothing here reads a clock.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shutil
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
-from typing import Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeAlias
 
 from callgate import events as e
+from callgate.apps.output import Pen, one_line, printable
+from callgate.apps.wording import Tally, call_text, flags_text, outcome, question, seconds, sentence
 from callgate.events import Event, dump_event
-from callgate.types import Ask, BadCall, CallDelta, Deny, ReasoningDelta, TextDelta, ToolCall, ToolResult
+from callgate.types import BadCall, CallDelta, ReasoningDelta, TextDelta, ToolCall
+
+if TYPE_CHECKING:
+    from callgate.run import Pending
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-RESULT_SHOWN = 160
-"""Characters of a result on its line; the ledger has all of it."""
-ARGUMENTS_SHOWN = 300
-"""Characters of finished arguments on their line."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_LONE = re.compile(r"[\ud800-\udfff]")
 _MARKDOWN = re.compile(r"(\*\*|`|^\s{0,3}(#|[-*+] |\d+[.)] |>|\|))", re.MULTILINE)
-_STYLES = {"dim": "2", "bold": "1", "call": "36", "good": "32", "bad": "31", "odd": "33", "think": "2;3"}
-
-_CHOOSERS = {"lexical": "the words", "likelihood": "likelihood", "names": "the model", "group": "group"}
 
 Size: TypeAlias = Callable[[], tuple[int, int]]
 """Columns and rows of the terminal, now."""
@@ -49,24 +47,30 @@ class View(Protocol):
         """One event, `now` in seconds of any steady clock."""
         ...
 
-    def tick(self, now: float) -> None:
-        """Time has passed; what counts seconds is drawn again."""
+    def tick(self, now: float, doing: str = "") -> None:
+        """Time has passed; what counts seconds is drawn again. `doing`: what the model does before its first token."""
         ...
 
     def pause(self) -> None:
-        """Somebody else is going to write: the cursor stands at the start of an empty line."""
+        """Clears what moves: the cursor stands at the start of an empty line."""
         ...
 
+    def ask(self, pending: Pending | None, prompt: str) -> None:
+        """The question whether a call may run, and `prompt` before the place where the answer is typed; None: only
+        the prompt again."""
+        ...
 
-def printable(text: str) -> str:
-    """The text without what could move the cursor, change colours or turn the writing around; tabs as spaces."""
-    return _LONE.sub("\ufffd", _CONTROL.sub("", text)).replace("\t", "    ")
+    def note(self, text: str, *, good: bool) -> None:
+        """One line about what a person decided."""
+        ...
 
+    def end_line(self) -> None:
+        """No answer came: what follows starts on a line of its own."""
+        ...
 
-def one_line(text: str, limit: int) -> str:
-    """The text on one line, cut in the middle of nowhere with an ellipsis."""
-    flat = " ".join(printable(text).split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    def remark(self, text: str) -> None:
+        """One line beside the run, when it is over."""
+        ...
 
 
 def cells(text: str) -> int:
@@ -96,161 +100,108 @@ def rows(text: str, width: int) -> int:
     return total
 
 
-def seconds(value: float) -> str:
-    """A duration for people."""
-    return f"{value * 1000:.0f} ms" if value < 0.95 else f"{value:.1f} s"
-
-
-def arguments_text(call: ToolCall) -> str:
-    """The arguments of a call as people read them."""
-    return json.dumps(call.arguments, ensure_ascii=False, default=str)
-
-
-class Clock:
-    """What the lines about a run's end and its times need to know; fed with every event."""
-
-    def __init__(self) -> None:
-        self.started = 0.0
-        self.turn_started = 0.0
-        self.turns = 0
-        self.calls = 0
-        self.protocol = ""
-        self.usage: dict[str, int] = {}
-
-    def see(self, event: Event, now: float) -> None:
-        """Takes an event into account."""
-        match event:
-            case e.RunStarted():
-                self.__init__()  # type: ignore[misc]
-                self.started = now
-                self.protocol = event.protocol
-            case e.TurnStarted():
-                self.turns = max(self.turns, event.turn)
-                self.turn_started = now
-                self.protocol = event.protocol or self.protocol
-            case e.CallProposed():
-                self.calls += 1
-            case e.TurnFinished():
-                for key, count in (event.finish.usage or {}).items():
-                    self.usage[key] = self.usage.get(key, 0) + count
-
-    def summary(self, event: e.RunFinished, now: float) -> str:
-        """The last line of a run."""
-        usage = dict(event.usage) or self.usage
-        parts = [f"{event.reason.replace('_', ' ')} in {seconds(now - self.started)}"]
-        parts.append(f"{self.turns} turn{'s' * (self.turns != 1)}")
-        parts.append(f"{self.calls} call{'s' * (self.calls != 1)}")
-        if written := usage.get("output", 0):
-            parts.append(f"{written} tokens written")
-        if self.protocol:
-            parts.append(f"asked by {self.protocol}")
-        return " · ".join(parts)
-
-
 class Lines:
     """Without a terminal: one plain line for every state, nothing that moves; the answer itself is left to others."""
 
     def __init__(self, out: TextIO, *, answer: bool = True) -> None:
-        self._out = out
+        self._pen = Pen(out, color=False)
         self._answer = answer
-        self._clock = Clock()
+        self._tally = Tally()
 
     def show(self, event: Event, now: float) -> None:
         """A line, if the event is worth one."""
-        self._clock.see(event, now)
-        line = self._line(event, now)
-        if line is not None:
-            self._out.write(line + "\n")
-            self._out.flush()
+        self._tally.see(event, now)
+        for line in () if self._tally.is_repeated(event) else self._lines(event, now):
+            self._pen.line(line)
 
-    def _line(self, event: Event, now: float) -> str | None:
+    def _lines(self, event: Event, now: float) -> list[str]:
         match event:
             case e.TurnStarted():
-                return "generating"
+                return ["generating"]
             case e.CallStarted():
-                return f"calling {printable(event.name)}"
+                return [f"calling {one_line(event.name, 80)}"]
+            case e.CallFinished() if self._tally.in_turn > 1:
+                took = f" · {seconds(event.duration)}" if event.duration is not None else ""
+                return [outcome(event.result, event.name) + took]
             case e.RunFinished():
-                text = printable(event.text) + "\n" if event.text and self._answer else ""
-                error = f"error: {printable(event.error)}\n" if event.error else ""
-                return text + error + self._clock.summary(event, now)
+                text = [event.text] if event.text and self._answer else []
+                error = [f"error: {one_line(event.error, 2000)}"] if event.error else []
+                return [*text, *error, self._tally.summary(event, now)]
             case _:
-                return told(event)
+                return [line] if (line := sentence(event)) is not None else []
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, doing: str = "") -> None:
         """Nothing moves."""
 
     def pause(self) -> None:
         """Every line is complete."""
+
+    def ask(self, pending: Pending | None, prompt: str) -> None:
+        """The question, line by line."""
+        _ask(self._pen, pending, prompt)
+
+    def note(self, text: str, *, good: bool) -> None:
+        """The line."""
+        self._pen.line(text)
+
+    def end_line(self) -> None:
+        """Ends the line of the prompt."""
+        self._pen.line("")
+
+    def remark(self, text: str) -> None:
+        """The line."""
+        self._pen.line(text)
+
+
+def _ask(pen: Pen, pending: Pending | None, prompt: str) -> None:
+    for line, style in zip(question(pending) if pending else (), ("bold", ""), strict=False):
+        pen.line(line, style)
+    pen.put(prompt)
+    pen.flush()
 
 
 class Records:
-    """For programs: every event as one line of JSON (`events.dump_event`)."""
+    """For programs: every event as one line of JSON (`events.dump_event`); questions to people are on stderr."""
 
     def __init__(self, out: TextIO) -> None:
-        self._out = out
+        self._pen = Pen(out, color=False)
 
     def show(self, event: Event, now: float) -> None:
         """The event's line."""
-        line = json.dumps(dump_event(event), ensure_ascii=False, default=str)
-        if not line.isascii() and _LONE.search(line):  # half a character: JSON can say it, UTF-8 cannot
-            line = json.dumps(dump_event(event), default=str)
-        self._out.write(line + "\n")
-        self._out.flush()
+        self._pen.record(dump_event(event))
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, doing: str = "") -> None:
         """Nothing moves."""
 
     def pause(self) -> None:
         """Every line is complete."""
 
+    def ask(self, pending: Pending | None, prompt: str) -> None:
+        """The question, on stderr."""
+        _ask(Pen(sys.stderr), pending, prompt)
 
-def told(event: Event) -> str | None:
-    """What is to be said of an event that happens at one moment; None: nothing."""
-    match event:
-        case e.CallProposed(call=BadCall() as bad):
-            return f"call not usable: {printable(bad.name or 'no name')} ({bad.reason})"
-        case e.CallProposed(call=ToolCall() as call):
-            flags = f"  [{', '.join(sorted(call.flags))}]" if call.flags else ""
-            return f"call {printable(call.name)} {one_line(arguments_text(call), ARGUMENTS_SHOWN)}{flags}"
-        case e.CallJudged(verdict=Deny() as verdict):
-            return f"denied by {verdict.rule}: {printable(verdict.reason)}"
-        case e.CallJudged(verdict=Ask() as verdict):
-            return f"a person must decide ({verdict.rule}): {printable(verdict.reason)}"
-        case e.CallFinished():
-            took = f" · {seconds(event.duration)}" if event.duration is not None else ""
-            return f"{outcome(event.result)}{took}"
-        case e.Retrying():
-            return f"asked again ({event.attempt}): {one_line(event.reason, ARGUMENTS_SHOWN)}"
-        case e.ProtocolChanged():
-            return f"now asking by {event.after}, not {event.before}: {one_line(event.reason, ARGUMENTS_SHOWN)}"
-        case e.Routed():
-            sure = f" ({event.confidence:.0%} sure)" if event.confidence is not None else ""
-            tools = ", ".join(map(printable, event.tools)) or "no tool"
-            return f"{tools}, chosen by {_CHOOSERS.get(event.chooser, event.chooser)}{sure}"
-        case e.TurnFinished() if event.finish.problems:
-            return "\n".join(f"note: {one_line(problem, ARGUMENTS_SHOWN)}" for problem in event.finish.problems)
-        case _:
-            return None
+    def note(self, text: str, *, good: bool) -> None:
+        """The line, on stderr."""
+        Pen(sys.stderr).line(text)
 
+    def end_line(self) -> None:
+        """Ends the line of the prompt, on stderr."""
+        Pen(sys.stderr).line("")
 
-def outcome(result: ToolResult) -> str:
-    """How a call ended, on one line."""
-    content = one_line(result.content, RESULT_SHOWN)
-    again = " (from the ledger)" if result.replayed else ""
-    status = "got result" if result.ok else f"{result.status.replace('_', ' ')}:"
-    said = not result.ok and content.lower().startswith(status)  # the content begins with the same words
-    return f"{content}{again}" if said else f"{status} {content}{again}"
+    def remark(self, text: str) -> None:
+        """Programs asked for events alone."""
 
 
 class Terminal:
     """The live view; see the theory of operation above."""
 
     def __init__(self, out: TextIO, *, color: bool = True, size: Size | None = None) -> None:
-        self._out = out
+        self._pen = Pen(out, color=color)
         self._color = color
         self._size = size or shutil.get_terminal_size
-        self._clock = Clock()
+        self._tally = Tally()
         self._state = ""  # what the live line says; "": there is no live line
+        self._doing = ""  # in place of `generating`, before the first token
         self._tail = ""  # after it, the end of the arguments that are being written
         self._since = 0.0
         self._running: dict[str, str] = {}
@@ -265,7 +216,7 @@ class Terminal:
 
     def show(self, event: Event, now: float) -> None:
         """Draws what the event changes."""
-        self._clock.see(event, now)
+        self._tally.see(event, now)
         match event:
             case TextDelta():
                 self._write(event.text, "text")
@@ -277,10 +228,24 @@ class Terminal:
                 self._status("generating", now)
             case e.TurnFinished():
                 self._end_block()
-                for note in (told(event) or "").splitlines():
+                for note in filter(None, (sentence(event) or "").split("\n")):
                     self._line("·", note, "odd")
+            case e.CallProposed():
+                self._proposed(event, now)
+            case e.CallStarted() | e.CallProgress() | e.CallFinished():
+                self._at_work(event, now)
+            case e.RunFinished():
+                self._finished(event, now)
+            case e.Retrying() if self._kind == "text":  # it stands in the terminal for good
+                self._line("·", f"{sentence(event)}; the text above is void", "odd")
+            case _:
+                if not self._tally.is_repeated(event) and (line := sentence(event)) is not None:
+                    self._line("·", line, "odd")
+
+    def _at_work(self, event: e.CallStarted | e.CallProgress | e.CallFinished, now: float) -> None:
+        match event:
             case e.CallStarted():
-                self._running[event.call_id] = printable(event.name)
+                self._running[event.call_id] = one_line(event.name, 80)
                 self._calling(now)
             case e.CallProgress():
                 self._status(f"calling {self._running.get(event.call_id, '')}: {one_line(str(event.value), 200)}", now)
@@ -288,18 +253,12 @@ class Terminal:
                 self._running.pop(event.call_id, None)
                 self._outcome(event)
                 self._calling(now)
-            case e.CallProposed():
-                self._proposed(event, now)
-            case e.RunFinished():
-                self._finished(event, now)
-            case _:
-                if (line := told(event)) is not None:
-                    self._line("·", line, "odd")
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, doing: str = "") -> None:
         """The live line's spinner and seconds."""
         if self._state and not self._kind:
             self._frame += 1
+            self._doing = doing if self._state == "generating" else ""
             self._draw(now)
 
     def pause(self) -> None:
@@ -307,13 +266,30 @@ class Terminal:
         self._end_block()
         self._clear()
 
+    def ask(self, pending: Pending | None, prompt: str) -> None:
+        """The question stands under everything else."""
+        self.pause()
+        _ask(self._pen, pending, prompt)
+
+    def note(self, text: str, *, good: bool) -> None:
+        """What a person decided."""
+        self._line("✓" if good else "✗", text, "good" if good else "bad")
+
+    def end_line(self) -> None:
+        """Ends the line of the prompt."""
+        self._pen.line("")
+
+    def remark(self, text: str) -> None:
+        """The line, like the notes about an answer."""
+        self._line("·", text, "odd")
+
     # --- rule 1: the live line
 
     def _status(self, state: str, now: float) -> None:
         self._end_block()
         if state != self._state:
             self._since = now
-        self._state, self._tail = state, ""
+        self._state, self._tail, self._doing = state, "", ""
         self._draw(now)
 
     def _calling(self, now: float) -> None:
@@ -322,7 +298,7 @@ class Terminal:
 
     def _arguments(self, delta: CallDelta, now: float) -> None:
         if delta.name is not None or not self._state.startswith("→"):
-            self._status(f"→ {printable(delta.name or '')}", now)
+            self._status(f"→ {one_line(delta.name or '', 80)}", now)
         # only its tail is seen, so only its tail is kept: a token's cost does not grow with what came before
         self._tail = (self._tail + printable(delta.arguments).replace("\n", " "))[-self._size()[0] :]
         self._draw(now)
@@ -332,42 +308,39 @@ class Terminal:
         spin = SPINNER[self._frame % len(SPINNER)]
         if self._state.startswith("→"):
             head = _head(f"{spin} {self._state} ", width // 2)
-            text = self._paint(head + _tail(self._tail, width - cells(head)), "call")
+            text, style = head + _tail(self._tail, width - cells(head)), "call"
         else:
-            text = self._paint(_head(f"{spin} {self._state} · {now - self._since:.1f} s", width), "dim")
-        self._out.write("\r\x1b[2K" + text)
-        self._out.flush()
+            text, style = _head(f"{spin} {self._doing or self._state} · {now - self._since:.1f} s", width), "dim"
+        self._pen.erase()
+        self._pen.put(text, style)
+        self._pen.flush()
 
     def _clear(self) -> None:
         if self._state:
             self._state = ""
-            self._out.write("\r\x1b[2K")
-            self._out.flush()
+            self._pen.erase()
+            self._pen.flush()
 
     def _line(self, sign: str, text: str, style: str) -> None:
         self._end_block()
         self._clear()
-        self._out.write(f"{self._paint(sign, style)} {self._paint(text, 'dim' if style == 'good' else style)}\n")
-        self._out.flush()
+        self._pen.spans((sign, style), (" ", ""), (text, "dim" if style == "good" else style))
 
     def _proposed(self, event: e.CallProposed, now: float) -> None:
-        took = f" · {seconds(now - self._clock.turn_started)}"
+        took = f" · {seconds(now - self._tally.turn_started)}"
         match event.call:
             case ToolCall() as call:
                 self._end_block()
                 self._clear()
-                text = one_line(arguments_text(call), ARGUMENTS_SHOWN)
-                flags = self._paint(f" [{', '.join(sorted(call.flags))}]", "odd") if call.flags else ""
-                name = self._paint(f"→ {printable(call.name)}", "call")
-                self._out.write(f"{name} {text}{flags}{self._paint(took, 'dim')}\n")
-                self._out.flush()
+                name = f"→ {one_line(call.name, 80)}"
+                self._pen.spans((name, "call"), (f" {call_text(call)}", ""), (flags_text(call), "odd"), (took, "dim"))
             case BadCall():
-                self._line("✗", told(event) or "", "bad")
+                self._line("✗", sentence(event) or "", "bad")
 
     def _outcome(self, event: e.CallFinished) -> None:
         took = f" · {seconds(event.duration)}" if event.duration is not None else ""
         room = max(20, self._size()[0]) - 3 - len(took)  # a result that people see in passing has one row
-        text = outcome(event.result)
+        text = outcome(event.result, event.name if self._tally.in_turn > 1 else "")
         shown = text if cells(text) <= room or not event.result.ok else _head(text, room - 1) + "…"
         self._line("✓" if event.result.ok else "✗", shown + took, "good" if event.result.ok else "bad")
 
@@ -375,9 +348,9 @@ class Terminal:
         self._end_block()
         self._running.clear()
         if event.error:
-            self._line("✗", printable(event.error), "bad")
+            self._line("✗", one_line(event.error, 2000), "bad")
         good = event.reason in {"answered", "waiting"}
-        self._line("✓" if good else "✗", self._clock.summary(event, now), "good" if good else "bad")
+        self._line("✓" if good else "✗", self._tally.summary(event, now), "good" if good else "bad")
 
     # --- rule 2: the block being written
 
@@ -390,11 +363,11 @@ class Terminal:
             self._clear()
             self._kind, self._width = kind, self._size()[0]
         text = printable(text)
-        self._out.write(self._paint(text, "think") if kind == "think" else text)
+        self._pen.put(text, "think" if kind == "think" else "")
         self._block += text
         if kind == "text":
             self._settle()
-        self._out.flush()
+        self._pen.flush()
 
     def _settle(self) -> None:
         """Draws the blocks that are complete: an empty line ends one, save inside a code fence."""
@@ -414,9 +387,9 @@ class Terminal:
         if self._kind == "text":
             self._redraw()
         if not self._block.endswith("\n"):
-            self._out.write("\n")
+            self._pen.put("\n")
         self._block, self._kind, self._seen, self._fences = "", "", 0, 0
-        self._out.flush()
+        self._pen.flush()
 
     def _redraw(self, after: str = "") -> None:
         width, height = self._size()
@@ -428,12 +401,8 @@ class Terminal:
         drawn = _drawn(self._block, width, self._color)
         if drawn is None:
             return
-        up = f"\x1b[{taken - 1}A" if taken > 1 else ""
-        self._out.write(f"\r{up}\x1b[J{drawn}{after}")
+        self._pen.rewrite(taken - 1, drawn + after)
         self._block = drawn
-
-    def _paint(self, text: str, style: str) -> str:
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._color and text else text
 
 
 def _head(text: str, width: int) -> str:

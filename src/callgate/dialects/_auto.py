@@ -1,6 +1,7 @@
 """`"auto"`: the dialect is decided by what is seen.
 
-One law: a marker decides only together with what follows it, and a false start decides nothing.
+Law: a marker decides only together with what follows it, and a false start decides nothing.
+(tests/test_dialects.py::test_the_automatic_dialect_reads_the_case_too)
 
 Until then text is read with the openers of all dialects, `<think>`, and JSON or Python at a line's start if it names a
 known tool. Openers that several dialects share are told apart by the characters behind them.
@@ -11,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from callgate.dialects._reading import Reading
-from callgate.dialects._spec import END_TOKENS, THINK, Calls, Channels, Dialect, JsonItems, Literals
+from callgate.dialects._catalogue import all_dialects
+from callgate.dialects._spec import END_TOKENS, THINK, Calls, Channels, Dialect, JsonItems, Literals, Undecided
 from callgate.dialects._take import Parse
+
+if TYPE_CHECKING:
+    from callgate.dialects._reading import Reading
 
 AHEAD: Final = 96
 """Characters behind a marker that decide: a section's and a call's opener, and a name."""
@@ -29,16 +33,17 @@ Choice = Callable[[str, frozenset[str], bool], "str | None"]
 """(what follows, known tools, whether the text is over) -> the dialect; "" is none, None is not yet known."""
 
 
+_IN_TOOL_CALL: Final = (("{", "hermes"), ("[", "hermes"), ("<function=", "qwen_xml"), ("<tool_call", "hermes"))
+"""What follows `<tool_call>` in the dialects that write something before a name."""
+
+
 def _tool_call(rest: str, known: frozenset[str], over: bool) -> str | None:
     text = rest.lstrip()
     if not text or (not over and any(tag.startswith(text) for tag in ("<function=", "<tool_call"))):
         return None
-    if text[0] in "{[":
-        return "hermes"
-    if text.startswith("<function="):
-        return "qwen_xml"
-    if text.startswith("<tool_call"):
-        return "hermes"
+    for begun, dialect in _IN_TOOL_CALL:
+        if text.startswith(begun):
+            return dialect
     word = re.match(r"[\w.\-:/]+", text)
     if word is None:
         return ""
@@ -65,6 +70,11 @@ def _tool_calls(rest: str, known: frozenset[str], over: bool) -> str | None:
 def _mistral(rest: str, known: frozenset[str], over: bool) -> str | None:
     text = rest.lstrip()
     return None if not text else "mistral_list" if text[0] in "[{" else "mistral_args"
+
+
+def _token_calls(rest: str, known: frozenset[str], over: bool) -> str | None:
+    text = rest.lstrip()
+    return None if not text else "sarashina" if text[0] == "[" else "solar_open"
 
 
 def _deepseek(rest: str, known: frozenset[str], over: bool) -> str | None:
@@ -94,6 +104,7 @@ _SHARED: Final[Mapping[str, Choice]] = {
     "<tool_call>": _tool_call,
     "<function=": _function,
     "<tool_calls>": _tool_calls,
+    "<|tool_calls|>": _token_calls,
     "[TOOL_CALLS]": _mistral,
     "Action:": _action,
     **{f"<｜tool{gap}call{s}{gap}begin｜>": _deepseek for gap in "▁_ " for s in ("", "s")},
@@ -110,18 +121,12 @@ _FIRST_OF_SHARED: Final = {
 }
 
 
-def _others() -> list[Dialect]:
-    from callgate import dialects  # plug look-up
-
-    return [dialects.get(name) for name in dialects.names()]
-
-
 @cache
 def _owners() -> dict[str, str]:
     """Which dialect an opener that only one has belongs to."""
     owners: dict[str, str] = {}
-    for dialect in _others():
-        openers = [text for calls in dialect.calls for text in (*calls.section, *calls.open)]
+    for dialect in all_dialects():
+        openers = [text for calls in dialect.calls if not calls.guard for text in (*calls.section, *calls.open)]
         openers += [text for region in dialect.regions for text in region.open if text not in THINK.open]
         for text in openers:
             owners.setdefault(text, dialect.name)
@@ -137,8 +142,8 @@ def auto_dialect() -> Dialect:
     return Dialect(
         "auto",
         calls=(
-            Calls(JsonItems(), open=marked, hook="choose"),
-            Calls(JsonItems(), open=lines, hook="choose", line=True),
+            Calls(Undecided(), open=marked),
+            Calls(Undecided(), open=lines, line=True),
             Calls(JsonItems(), guard=True, fence=True),
             Calls(Literals(), guard=True),
         ),
@@ -150,8 +155,8 @@ def auto_dialect() -> Dialect:
 
 def _tokens() -> tuple[str, ...]:
     """Markers that are nothing but markup in every dialect, and look like nothing else."""
-    found = [text for dialect in _others() for text in dialect.drop]
-    found += [text for dialect in _others() for region in dialect.regions for text in region.close]
+    found = [text for dialect in all_dialects() for text in dialect.drop]
+    found += [text for dialect in all_dialects() for region in dialect.regions for text in region.close]
     openers = _owners()
     return tuple(dict.fromkeys(t for t in found if t not in openers and t not in THINK.close and _TOKEN.match(t)))
 
@@ -159,9 +164,9 @@ def _tokens() -> tuple[str, ...]:
 def from_tail(prompt_tail: str) -> str:
     """The dialect that the end of the prompt gives away, else "auto"."""
     tail = prompt_tail.rstrip()
-    for dialect in _others() if tail else ():
+    for dialect in all_dialects() if tail else ():
         if dialect.channels is not None and (header := _open_header(tail, dialect.channels)) is not None:
-            if dialect.channels.recipient:
+            if not dialect.channels.end:
                 return dialect.name
             return "glimmer_atem" if header.startswith(" to=") and "<|channel|>" not in header else "harmony"
         for region in dialect.regions:
@@ -175,7 +180,7 @@ def _open_header(tail: str, channels: Channels) -> str | None:
     """What the prompt has written of a message that is still open: its header, perhaps the begin of its body."""
     place = max((tail.rfind(start) + len(start) for start in channels.tail if start in tail), default=len(tail) + 1)
     header = tail[place:]
-    if place > len(tail) or any(end in header for end in channels.end) or (channels.recipient and header):
+    if place > len(tail) or any(end in header for end in channels.end) or (not channels.end and header):
         return None
     return header
 

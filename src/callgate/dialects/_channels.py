@@ -1,24 +1,26 @@
-"""Messages with a header that says what the body is: harmony and its like.
+"""Messages with a header that tells what the body is: harmony and its like.
 
-One law: a header is read to its `<|message|>`, its parts in any order; a channel that nobody knows is shown, not lost.
+Law: a header is read to its `<|message|>`, its parts in any order; an unknown channel is shown, not lost.
+(tests/test_dialects.py::test_what_the_prompt_has_begun_is_read_as_if_the_model_had_written_it)
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from callgate.dialects._calls import read_payload
-from callgate.dialects._ends import resync
-from callgate.dialects._json import begins_arguments
+from callgate.dialects._ends import resync, surplus_brackets
 from callgate.dialects._marks import marks
 from callgate.dialects._plain import CODE_TOOLS, code_tool
-from callgate.dialects._plan import CHANNEL, CLOSE, END, Rule, State
-from callgate.dialects._reading import Hold, Reading
-from callgate.dialects._spec import Calls, Channels, JsonArgs, Raw
+from callgate.dialects._plan import CHANNEL, CLOSE, END, MarkerRule, State
+from callgate.dialects._spec import Calls, Channels, JsonArgs, Payload, Raw, Texts
 from callgate.dialects._take import Broken, Cut, Parse, accept, char, look, peek, spaces, until
-from callgate.jsonstream import quote
+
+if TYPE_CHECKING:
+    from callgate.dialects._reading import LookAhead, Reading
 
 HEADER: Final = 512
 """Characters of a header."""
@@ -26,104 +28,171 @@ HEADER: Final = 512
 _LOST: Final = "analysis"
 _LOST_CALL: Final = "assistantcommentary"
 _LOST_REASONING: Final = State(
-    [Rule(CLOSE, "assistantfinal", region=0), Rule(CHANNEL, _LOST_CALL)], suffix=False, reasoning=True
+    [MarkerRule(CLOSE, "assistantfinal", region=0), MarkerRule(CHANNEL, _LOST_CALL)], suffix=False, reasoning=True
 )
 _BRACE: Final = marks(("{",))
 _TAGGED_BODIES: Final = {"<atem:": "glimmer_atem", "<rfl:": "beam"}
 _TO: Final = re.compile(r"\bto=([^\s<|]+)")
 _CHANNEL: Final = re.compile(r"<\|channel\|>\s*([\w\-]*)")
+_REASONING: Final = ("analysis",)
+_TEXT: Final = ("final", "commentary")
+_TO_REASONING: Final = ("self",)
+"""Channels and a recipient that decide; gpt-oss' own cookbook names them."""
 _SHAPE: Final = re.compile(r"[\w\s.\-:/=<|>]*+")
-_NAME: Final = re.compile(r"[\w.\-:/]*+")
 _START_OF_HEADER: Final = ("to=", "<|")
 _START_WITHOUT_PROMPT: Final = ("to=",)
 
 
-def begin(r: Reading, written: str, *, prompted: bool) -> Parse[bool]:
-    """The message's start, where a header may stand that the prompt began: `written` is what it holds of it.
+class Headers:
+    """How a family's headers are read, and what they make of their bodies: as harmony does it.
 
-    Without a prompt (not `prompted`) only what names its recipient is a header.
+    An object of this class has no state. A family that differs derives its own beside its dialect.
     """
-    channels = r.dialect.channels
-    assert channels is not None
-    if any(body in written for body in channels.body) and not channels.recipient:
-        if channels.space and written.endswith(channels.body) and (yield from char(r)) == " ":
-            r.pos += 1
-        r.mark()
-        yield from _route(r, channels, written)
-        return True
-    own = r.hold(r.pos)
-    try:
-        if channels.recipient:
-            return (yield from _recipient(r, channels, own, sure=prompted))
-        if not written:
-            if (yield from _lost_tokens(r, own)):
-                return True
-            yield from _must_be_header(r, _START_OF_HEADER if prompted else _START_WITHOUT_PROMPT)
-        yield from until(r, r.marks(channels.body), limit=HEADER, shape=_SHAPE)
-        yield from accept(r, r.marks(channels.body))
-    except Broken:
-        r.release(own)
-        return False
-    except Cut:
-        held = r.held(own)
-        if channels.recipient or not (written or "<|" in held or (prompted and _TO.search(held))):
-            r.release(own)
-            return False
-        r.commit(own)
-        return True
-    yield from _body(r, channels, own, written)
-    return True
 
+    to_text: ClassVar[Texts] = ("user", "all")
+    """Recipients whose messages people see."""
+    to_nobody: ClassVar[Texts] = ("assistant", "developer", "system")
+    """Recipients that are none: the channel decides."""
 
-def channel(r: Reading, hold: Hold, opener: str = "") -> Parse[bool]:
-    """One message whose header has begun by its opener. False: it was text."""
-    channels = r.dialect.channels
-    assert channels is not None
-    try:
-        if channels.recipient:
-            return (yield from _recipient(r, channels, hold))
-        if opener == _LOST_CALL:
-            yield from until(r, _BRACE, limit=HEADER, shape=_SHAPE)
-            if not _TO.search(r.held(hold)):
-                raise Broken
-            hold.state = r.state = r.plan.text
-        elif opener not in channels.body:
+    # --- reading a header ---------------------------------------------------------------------------------------
+
+    def begin(self, r: Reading, written: str, *, prompted: bool) -> Parse[bool]:
+        """The message's start, where a header may stand that the prompt began: `written` is what it holds of it.
+
+        Without a prompt (not `prompted`) only what names its recipient is a header.
+        """
+        channels = channels_of(r)
+        r.framed = True
+        if any(body in written for body in channels.body):
+            yield from _rest_of_body(r, channels, written)
+            r.mark()
+            yield from self.route(r, channels, written)
+            return True
+        own = r.hold(r.pos)
+        try:
+            if not written:
+                if (yield from _lost_tokens(r, own)):
+                    return True
+                yield from _must_be_header(r, _START_OF_HEADER if prompted else _START_WITHOUT_PROMPT)
             yield from until(r, r.marks(channels.body), limit=HEADER, shape=_SHAPE)
             yield from accept(r, r.marks(channels.body))
-    except Broken:
-        r.release(hold)
-        return False
-    except Cut:
-        if channels.recipient:
+        except Broken:
+            r.release(own)
+            return False
+        except Cut:
+            held = r.held(own)
+            if written or "<|" in held or (prompted and _TO.search(held)):
+                r.commit(own)
+                return True
+            r.release(own)
+            return False
+        head = written + r.held(own)
+        r.commit(own)
+        yield from self.route(r, channels, head)
+        return True
+
+    def message(self, r: Reading, hold: LookAhead, opener: str) -> Parse[bool]:
+        """One message whose header has begun by its opener. False: it was text."""
+        channels = channels_of(r)
+        try:
+            if opener == _LOST_CALL:
+                yield from until(r, _BRACE, limit=HEADER, shape=_SHAPE)
+                if not _TO.search(r.held(hold)):
+                    raise Broken
+                hold.state = r.state = r.plan.text
+            elif opener not in channels.body:
+                yield from until(r, r.marks(channels.body), limit=HEADER, shape=_SHAPE)
+                yield from accept(r, r.marks(channels.body))
+        except Broken:
             r.release(hold)
             return False
+        except Cut:
+            r.commit(hold)
+            return True
+        head = r.held(hold)
         r.commit(hold)
+        yield from self.route(r, channels, head)
         return True
-    yield from _body(r, channels, hold, "")
-    return True
+
+    # --- what a header means ------------------------------------------------------------------------------------
+
+    def route(self, r: Reading, channels: Channels, head: str) -> Parse[None]:
+        """What a header makes of its body."""
+        recipient, name = self.address(r, head)
+        r.break_line()
+        if recipient and recipient not in self.to_text and recipient not in _TO_REASONING:
+            yield from self.call(r, channels, recipient)
+            # only now: in a body for the user that has not ended, a call is a quotation
+            r.addressed = False
+            return
+        r.addressed = recipient in self.to_text or (not recipient and name == "final")
+        if recipient in _TO_REASONING or (not recipient and name in _REASONING):
+            r.state = states_of(channels).reasoning
+            return
+        self.show(r, recipient, name)
+
+    def show(self, r: Reading, recipient: str, name: str) -> None:
+        """The body is text; so is one on a channel that nobody knows, for it is better shown than lost."""
+        if name and not recipient and name not in _TEXT:
+            r.note(f"unknown channel {name!r}: shown as text")
+        r.state = r.plan.text
+
+    def address(self, r: Reading, head: str) -> tuple[str, str]:
+        """(recipient, channel) of a header, the last of each; "" for none."""
+        recipient = (_TO.findall(head) or [""])[-1]
+        if recipient in self.to_nobody and recipient not in r.known:
+            recipient = ""
+        return recipient, ([name for name in _CHANNEL.findall(head) if name] or [""])[-1]
+
+    def call(self, r: Reading, channels: Channels, recipient: str) -> Parse[None]:
+        """A body that is a call's arguments."""
+        name = tool_of(recipient)
+        if (yield from peek(r)) == "<":
+            which = yield from look(r, r.marks(tuple(_TAGGED_BODIES)))
+            if which >= 0:  # the same frame around tags: Glimmer, Beam
+                r.become(tuple(_TAGGED_BODIES.values())[which])
+                channels = channels_of(r)
+                if isinstance(channels.headers, Headers):
+                    yield from channels.headers.call(r, channels, recipient)
+                return
+        payload: Payload = JsonArgs()
+        if name in CODE_TOOLS and not (yield from _object_or_nothing(r, channels)):
+            payload = Raw()
+            name = name if name in r.known else code_tool(r)
+        yield from call_in_body(r, channels, name, payload)
 
 
-def _body(r: Reading, channels: Channels, hold: Hold, written: str) -> Parse[None]:
-    """A header is over: what follows is what it says."""
-    head = written + r.held(hold)
-    r.commit(hold)
-    if channels.space and (yield from char(r)) == " ":
-        r.pos += 1
-    yield from _route(r, channels, head)
+HARMONY: Final = Headers()
 
 
-def _recipient(r: Reading, channels: Channels, hold: Hold, *, sure: bool = True) -> Parse[bool]:
-    """A header that is nothing but a name. Raises Broken or Cut."""
-    body = r.marks(channels.body)
-    name = (yield from until(r, body, shape=_NAME)).strip()
-    if not name or not (sure or name in r.known or name in channels.to_text):
-        raise Broken
-    yield from accept(r, body)
-    yield from _to_recipient(r, channels, hold, name)
-    return True
+def channels_of(r: Reading) -> Channels:
+    """The channels of the dialect that is read, which has some."""
+    channels = r.dialect.channels
+    assert channels is not None
+    return channels
 
 
-def _lost_tokens(r: Reading, hold: Hold) -> Parse[bool]:
+def tool_of(recipient: str) -> str:
+    """The tool that a recipient names: `functions.NAME`, `NAME.NAME` or `NAME`."""
+    name = recipient.removeprefix("functions.")
+    half, dot, other = name.partition(".")
+    return half if dot and half == other else name
+
+
+def _rest_of_body(r: Reading, channels: Channels, written: str) -> Parse[None]:
+    """What the prompt left out of the marker that it ends with: LLM-jp's has a blank at its end."""
+    rests = {
+        full.removeprefix(body)
+        for body in channels.body
+        if written.endswith(body)
+        for full in channels.body
+        if full.startswith(body) and full != body
+    }
+    if rests:
+        yield from accept(r, r.marks(tuple(rests)))
+
+
+def _lost_tokens(r: Reading, hold: LookAhead) -> Parse[bool]:
     """A server that drops special tokens leaves `analysis…assistantfinal…`: no blank after the first word tells."""
     while len(r.buf) - r.pos <= len(_LOST) and not r.over:
         if not _LOST.startswith(r.buf[r.pos :]):
@@ -153,32 +222,23 @@ def _must_be_header(r: Reading, starts: tuple[str, ...]) -> Parse[None]:
         yield
 
 
-def _route(r: Reading, channels: Channels, head: str) -> Parse[None]:
-    to = _TO.findall(head)
-    names = _CHANNEL.findall(head)
-    name = next((n for n in reversed(names) if n), "")
-    recipient = to[-1] if to else ""
-    if recipient and recipient not in (*channels.to_text, *channels.to_reasoning, "assistant"):
-        yield from _call(r, channels, recipient)
-        return
-    if recipient in channels.to_reasoning or (not recipient and name in channels.reasoning):
-        r.state = _states(r.dialect.channels)[1]
-        return
-    if name and name not in (*channels.text, *channels.reasoning) and not recipient:
-        r.note(f"unknown channel {name!r}: shown as text")
-    r.state = r.plan.text
+@dataclass(frozen=True, slots=True)
+class BodyStates:
+    """The states of the bodies that are no content."""
+
+    dropped: State
+    reasoning: State
 
 
 @lru_cache(maxsize=32)
-def _states(channels: Channels | None) -> tuple[State, State]:
-    """The states of a visible and of a reasoning body."""
-    assert channels is not None
-    rules = [Rule(CLOSE, text, region=0) for text in channels.end]
-    rules += [Rule(END, text) for text in channels.start]
-    return State([], suffix=False), State(rules, suffix=False, reasoning=True)
+def states_of(channels: Channels) -> BodyStates:
+    """The states of a dropped and of a reasoning body."""
+    rules = [MarkerRule(CLOSE, text, region=0) for text in channels.end]
+    rules += [MarkerRule(END, text) for text in channels.start]
+    return BodyStates(State(rules, suffix=False, silent=True), State(rules, suffix=False, reasoning=True))
 
 
-def _payload(r: Reading, spec: Calls) -> Parse[bool]:
+def payload_of(r: Reading, spec: Calls) -> Parse[bool]:
     """The arguments of the open call. False: they cannot be read, and the call is settled."""
     try:
         yield from read_payload(r, spec, {})
@@ -191,92 +251,20 @@ def _payload(r: Reading, spec: Calls) -> Parse[bool]:
     return True
 
 
-def _to_recipient(r: Reading, channels: Channels, hold: Hold, name: str) -> Parse[None]:
-    """Functionary 3.2: `NAME` and a line's end; code for `python`, an object for the rest, text for `all`."""
-    spec = Calls(channels.payload, open=channels.start)
-    if name in channels.to_text:
-        r.commit(hold)
-        r.state = r.plan.text
-        return
-    if name != "python" or (yield from peek(r)) == "{":
-        if (yield from peek(r)) != "" and not (yield from begins_arguments(r)):
-            raise Broken
-    else:
-        r.commit(hold)
-        r.open_call(code_tool(r))
-        yield from _code(r, channels)
-        r.settle_call()
-        return
-    r.commit(hold)
-    r.open_call(name)
-    if not (yield from _payload(r, spec)):
-        return
-    gap = yield from spaces(r)
-    r.settle_call()
-    r.say(gap)
-
-
-def _code(r: Reading, channels: Channels) -> Parse[None]:
-    """Raw code up to the next message's header; the mark alone is code."""
-    ends = r.marks((*channels.start, *r.dialect.drop))
-    r.fragment('{"code":"')
-    while True:
-        which, start, end = ends.find(r.buf, r.pos, r.over)
-        r.fragment(quote(r.buf[r.pos : start]))
-        r.pos = start
-        if which >= len(channels.start) or (which >= 0 and (yield from _names_one(r, channels, end - start))):
-            break
-        if which >= 0:
-            r.fragment(quote(r.buf[r.pos : r.pos + end - start]))
-            r.pos += end - start
-        elif r.over:
-            break
-        else:
-            yield
-    r.fragment('"}')
-
-
-def _names_one(r: Reading, channels: Channels, size: int) -> Parse[bool]:
-    """Whether the mark here, of that size, and a known name make a header; nothing is taken."""
-    hold = r.hold(r.pos)
-    r.pos += size
-    try:
-        name = (yield from until(r, r.marks(channels.body), shape=_NAME)).strip()
-    except (Broken, Cut):
-        name = ""
-    r.give_back(r.unhold(hold))
-    return name in channels.to_text or name in r.known or (bool(name) and not r.known)
-
-
-def _call(r: Reading, channels: Channels, recipient: str) -> Parse[None]:
-    """A body that is a call's arguments."""
-    name = recipient.removeprefix("functions.")
-    half, dot, other = name.partition(".")
-    name = half if dot and half == other else name
-    if channels.marked:
-        r.state = r.plan.text
-        return
-    if isinstance(channels.payload, JsonArgs) and (yield from peek(r)) == "<":
-        which = yield from look(r, r.marks(tuple(_TAGGED_BODIES)))
-        if which >= 0:  # the same frame around tags: Glimmer, Beam
-            r.become(tuple(_TAGGED_BODIES.values())[which])
-            channels = r.dialect.channels or channels
-            if channels.marked:
-                return
-    payload = channels.payload
-    if name in CODE_TOOLS and isinstance(payload, JsonArgs) and not (yield from _object_or_nothing(r, channels)):
-        payload = Raw()
-        name = name if name in r.known else code_tool(r)
+def call_in_body(r: Reading, channels: Channels, name: str, payload: Payload) -> Parse[None]:
+    """A call whose arguments are a body, and that body's end."""
     spec = Calls(payload, close=channels.end, open=channels.start, closed_by_end=True)
     r.open_call(name.strip() or None)
-    if not (yield from _payload(r, spec)):
+    if not (yield from payload_of(r, spec)):
         return
+    if isinstance(payload, JsonArgs):
+        yield from surplus_brackets(r)
     gap = yield from spaces(r)
     if (yield from accept(r, r.marks(channels.end))) < 0 and (yield from char(r)) != "":
         if (yield from look(r, r.marks(channels.start))) < 0:
             r.recovered("closing marker missing after a call")
         r.settle_call()
-        r.say(gap)
+        r.emit_text(gap)
     r.settle_call()
 
 

@@ -1,7 +1,9 @@
 """Which dialect a model writes, from its chat template or its name.
 
-One law: the tables are the truth, and the first row that fits wins, so the most specific rows stand first. A template
-tells what the model was taught and is asked before the name; what neither tells is None, never a guess.
+Law: the first row that fits wins, a template is asked before a name, and what neither tells is None, never a guess.
+(tests/test_detect.py::test_the_template_is_asked_before_the_name)
+
+The tables are the truth: the most specific rows stand first, and a template tells what the model was taught.
 
 To teach it a model: one row in `_NAMES`; a template with new markup: one row in `_TEMPLATES`. A dialect without a row
 is found by its own openers and aliases, so that adding one needs no row here.
@@ -10,10 +12,12 @@ is found by its own openers and aliases, so that adding one needs no row here.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from callgate.dialects._spec import Dialect
+from callgate.dialects._catalogue import all_dialects
+from callgate.dialects._response_template import markers_of
+from callgate.dialects._spec import Dialect
 
 
 class _Marks(NamedTuple):
@@ -45,6 +49,7 @@ _TEMPLATES: Final = (
     _Marks("kimi_k2", (("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"),)),
     _Marks("solar_open2", ("<|tool_call:start|>",)),
     _Marks("solar_open", ("<|tool_call:begin|>",)),
+    _Marks("sarashina", ("<|tool_calls|>",), without=("<|tool_call:begin|>",)),
     _Marks("inkling", ("<|content_invoke_tool",)),
     _Marks("internlm", ("<|action_start|>",)),
     _Marks("apertus", ("<|tools_prefix|>",)),
@@ -55,6 +60,7 @@ _TEMPLATES: Final = (
     _Marks("functiongemma", ("<start_function_call>",)),
     _Marks("gemma4", (("<|tool_call>", "<tool_call|>"),)),
     _Marks("lfm2", (("<|tool_call_start|>", "<|tool_list_start|>"),)),
+    _Marks("lfm2", ("List of tools: [", "<|im_start|>"), without=("<tool_call>",)),
     _Marks("functools", ("functools[",)),
     _Marks("functionary_v32", (">>>all",)),
     _Marks("minicpm5", ("<function name=", "<param name=")),
@@ -123,7 +129,7 @@ _NAMES: Final = (
     ("qwen_xml", r"step-?(?:fun-?)?3\.[5-9]|nanbeige|iquest-coder|mimo-?v2|ornith|berrylm|kolibri"),
     ("hermes", r"qwen-?(?:2\.5|3)|qwq|mimo|bielik|reka|exaone-?4|trinity|smollm-?3"),
     # GLM and those that write as it does.
-    ("glm_xml", r"glm-?(?:4\.[5-9]|5)|ling-?3|laguna|spark-?2\.5|hyperclova-?x-(?:[a-z]+-)*32b"),
+    ("glm_xml", r"glm-?(?:4\.[5-9]|5)|ling-?3|laguna|(?<!muse-)spark-?(?:2\.5|3)|hyperclova-?x-(?:[a-z]+-)*32b"),
     ("xlam", r"hyperclova-?x"),
     # Llama and Granite.
     ("pythonic", r"llama-?4"),
@@ -166,10 +172,12 @@ _NAMES: Final = (
     ("plamo3", r"plamo-?3"),
     ("step_audio2", r"step-?audio-?2"),
     ("step3", r"step-?3"),
+    ("sarashina", r"sarashina"),
     ("seed_oss", r"seed-?oss"),
     ("iquest", r"iquest"),
     ("cwm", r"cwm"),
     ("dots", r"dots(?:\.llm)?"),
+    ("qwen_xml", r"minicpm-?[vo]-?(?:4\.[5-9]|[5-9])"),
     ("minicpm5", r"minicpm-?5"),
     ("glimmer_atem", r"glimmer"),
     ("beam", r"beam"),
@@ -183,24 +191,30 @@ _SEPARATORS: Final = re.compile(r"[\s_/:\\]+")
 _BY_NAME: Final = tuple((name, re.compile(rf"(?<![a-z0-9])(?:{pattern})(?!(?<=\d)\d)")) for name, pattern in _NAMES)
 
 
-def detect(*, chat_template: str | None = None, model_name: str | None = None) -> str | None:
+def detect(
+    *,
+    chat_template: str | None = None,
+    model_name: str | None = None,
+    response_template: Mapping[str, Any] | str | None = None,
+) -> str | None:
     """The dialect's name, from the text of a chat template (Jinja or Ollama's), else from a model's name.
 
-    None: neither tells. Then `"auto"` reads what is seen.
+    A checkpoint's own `response_template` is asked first. None: none of them tells. Then `"auto"` reads what is seen,
+    or `Dialect.from_response_template` what the checkpoint describes.
 
     >>> detect(model_name="qwen3-coder:30b")
     'qwen_xml'
     """
+    if response_template and (dialect := _of_template(markers_of(response_template))):
+        return dialect
     if chat_template and (dialect := _of_template(chat_template)):
         return dialect
     return _of_name(model_name) if model_name else None
 
 
 def _without_row() -> list[Dialect]:
-    from callgate import dialects  # plug look-up
-
     rows = {marks.dialect for marks in _TEMPLATES} | {name for name, _ in _NAMES}
-    return [dialects.get(name) for name in dialects.names() if name not in rows]
+    return [dialect for dialect in all_dialects() if dialect.name not in rows]
 
 
 def _of_template(template: str) -> str | None:
@@ -208,7 +222,9 @@ def _of_template(template: str) -> str | None:
         if all(_has(template, need) for need in marks.needs) and not any(mark in template for mark in marks.without):
             return marks.dialect
     for dialect in _without_row():
-        if any(opener in template for calls in dialect.calls for opener in (*calls.section, *calls.open)):
+        if any(
+            opener in template for calls in dialect.calls if not calls.guard for opener in (*calls.section, *calls.open)
+        ):
             return dialect.name
     return None
 

@@ -1,6 +1,7 @@
 """Python-style and Gemma-style values, turned into JSON as they arrive.
 
-One law: what goes out is JSON text of the same value; strings go out character by character.
+Law: what goes out is JSON text of the same value, and strings go out character by character.
+(tests/test_dialects_laws.py::test_generated_calls_are_read_exactly_however_they_are_cut)
 
 Both styles are one grammar with other quotes: containers of `{ [ (`, keys, strings, words. It is read with a stack of
 open brackets, not by recursion.
@@ -11,12 +12,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from callgate.dialects._json import Sink
-from callgate.dialects._marks import marks
-from callgate.dialects._take import Broken, Cursor, Cut, Parse, accept, char, peek
+from callgate.dialects._marks import Match, marks
+from callgate.dialects._take import Broken, Cut, Parse, Waiting, Wake, accept, char, peek
 from callgate.jsonstream import MAX_DEPTH, quote
+
+if TYPE_CHECKING:
+    from callgate.dialects._json import Sink
 
 WORD_LIMIT: Final = 4_096
 """Characters of an unquoted value."""
@@ -36,6 +39,7 @@ _ESCAPES: Final = {
     "\\": "\\\\", "'": "'", '"': '\\"', "/": "/", "\n": "",
 }  # fmt: skip
 _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
+_HEX: Final = re.compile(r"[0-9a-fA-F]+\Z")
 _OCTAL: Final = re.compile(r"[0-7]{1,3}")
 _STRING_START: Final = re.compile(r"[rRuU]?(?:'''|\"\"\"|'|\")")
 _PREFIXED: Final = re.compile(r"[rRuU](?:['\"]|\Z)")
@@ -49,57 +53,69 @@ class Style:
     """Gemma's string mark; "": Python's quotes."""
     bare_words: bool = False
     bare_keys: bool = False
+    strings: frozenset[str] = frozenset()
+    """Keys of the outermost object whose values are strings: a bare number is one, as it is written."""
 
 
 PYTHON: Final = Style()
 
 
-def value(r: Cursor, style: Style, sink: Sink) -> Parse[None]:
+def value(r: Waiting, style: Style, sink: Sink) -> Parse[None]:
     """One value at the position, white space before it allowed. Raises Broken or Cut."""
-    stack: list[str] = []
-    while True:
+    stack: list[tuple[str, bool]] = []
+    key: str | None = ""
+    while key is not None:
         here = yield from peek(r)
         if here == "":
             raise Cut
         if here in _CLOSER:
-            if len(stack) >= MAX_DEPTH:
-                raise Broken
-            r.pos += 1
-            sink("{" if here == "{" else "[")
-            stack.append(_CLOSER[here])
-            if (yield from peek(r)) != stack[-1]:
-                if here == "{":
-                    yield from _key(r, style, sink)
+            keyed = _open(r, style, here, stack, sink)
+            if (yield from peek(r)) != stack[-1][0]:
+                key = (yield from _key(r, style, sink)) if keyed else key
                 continue
+        elif len(stack) == 1 and key in style.strings and (here.isdigit() or here in "+-."):
+            yield from text_scalar(r, style, sink)
         else:
             yield from _scalar(r, style, here, sink)
-        if (yield from _after_value(r, style, stack, sink)):
-            return
+        key = yield from _after_value(r, style, stack, sink)
 
 
-def _after_value(r: Cursor, style: Style, stack: list[str], sink: Sink) -> Parse[bool]:
-    """Close what closes. True: the whole value is over; False: another one follows."""
+def _open(r: Waiting, style: Style, here: str, stack: list[tuple[str, bool]], sink: Sink) -> bool:
+    """Take an opening bracket; whether what stands in it has keys. Raises Broken."""
+    if len(stack) >= MAX_DEPTH:
+        raise Broken
+    r.pos += 1
+    # Gemma's outermost bracket is sometimes a round one
+    keyed = here == "{" or (here == "(" and style.bare_keys and not stack)
+    sink("{" if keyed else "[")
+    stack.append((_CLOSER[here], keyed))
+    return keyed
+
+
+def _after_value(r: Waiting, style: Style, stack: list[tuple[str, bool]], sink: Sink) -> Parse[str | None]:
+    """Close what closes. None: the whole value is over; else another one follows, under that key."""
     while stack:
+        closer, keyed = stack[-1]
         here = yield from peek(r)
         if here == ",":
             r.pos += 1
             here = yield from peek(r)
-            if here != stack[-1]:
+            if here != closer:
                 sink(", ")
-                if stack[-1] == "}":
-                    yield from _key(r, style, sink)
-                return False
+                return (yield from _key(r, style, sink)) if keyed else ""
         if here == "":
             raise Cut
-        if here != stack[-1]:
+        if here != closer:
             raise Broken
         r.pos += 1
-        sink("}" if stack.pop() == "}" else "]")
-    return True
+        stack.pop()
+        sink("}" if keyed else "]")
+    return None
 
 
-def _key(r: Cursor, style: Style, sink: Sink) -> Parse[None]:
-    """A key and its colon."""
+def _key(r: Waiting, style: Style, sink: Sink) -> Parse[str]:
+    """A key and its colon; the key, if it has no quotes."""
+    text = ""
     here = yield from peek(r)
     if here == "":
         raise Cut
@@ -117,9 +133,17 @@ def _key(r: Cursor, style: Style, sink: Sink) -> Parse[None]:
         raise Cut if here == "" else Broken
     r.pos += 1
     sink(": ")
+    return text
 
 
-def _scalar(r: Cursor, style: Style, here: str, sink: Sink) -> Parse[None]:
+def text_scalar(r: Waiting, style: Style, sink: Sink) -> Parse[None]:
+    """An unquoted value of a string parameter: a number is the text that was written."""
+    text = yield from _word(r, _BARE if style.bare_words or style.mark else _WORD)
+    written = _NUMBER.match(text) or _INTEGER.match(text) or _FLOAT.match(text)
+    sink(f'"{quote(text)}"' if written else word_as_json(text, bare=style.bare_words or bool(style.mark)))
+
+
+def _scalar(r: Waiting, style: Style, here: str, sink: Sink) -> Parse[None]:
     if style.mark:
         if (yield from accept(r, marks((style.mark,)))) >= 0:
             yield from _marked_string(r, style.mark, sink)
@@ -155,7 +179,7 @@ def word_as_json(text: str, *, bare: bool) -> str:
     raise Broken
 
 
-def _word(r: Cursor, pattern: re.Pattern[str]) -> Parse[str]:
+def _word(r: Waiting, pattern: re.Pattern[str]) -> Parse[str]:
     taken = ""
     while True:
         match = pattern.match(r.buf, r.pos)
@@ -171,7 +195,7 @@ def _word(r: Cursor, pattern: re.Pattern[str]) -> Parse[str]:
         yield
 
 
-def _marked_string(r: Cursor, mark: str, sink: Sink) -> Parse[None]:
+def _marked_string(r: Waiting, mark: str, sink: Sink) -> Parse[None]:
     """Raw text up to the next mark."""
     sink('"')
     markers = marks((mark,))
@@ -189,7 +213,7 @@ def _marked_string(r: Cursor, mark: str, sink: Sink) -> Parse[None]:
         yield
 
 
-def _quoted_string(r: Cursor, sink: Sink) -> Parse[None]:
+def _quoted_string(r: Waiting, sink: Sink) -> Parse[None]:
     """A Python string, raw newlines allowed."""
     raw = r.buf[r.pos] in "rR"
     if r.buf[r.pos] not in "\"'":
@@ -225,39 +249,47 @@ def _quoted_string(r: Cursor, sink: Sink) -> Parse[None]:
         yield
 
 
-def _escape(r: Cursor, sink: Sink) -> Parse[bool]:
+def _escape(r: Waiting, sink: Sink) -> Parse[bool]:
     """A backslash and what belongs to it. False: the text ended in it."""
     while len(r.buf) - r.pos < 2:
         if r.over:
             return False
         yield
     kind = r.buf[r.pos + 1]
-    size = _HEX_DIGITS.get(kind, 0)
-    if size or kind in "01234567":
-        need = 2 + size if size else 4
-        while len(r.buf) - r.pos < need and not r.over:
+    if kind in _HEX_DIGITS:
+        return (yield from _hex_escape(r, _HEX_DIGITS[kind], sink))
+    if kind in "01234567":
+        while len(r.buf) - r.pos < 4 and not r.over:
             yield
-        digits = r.buf[r.pos + 2 : r.pos + need]
-        if not size:
-            match = _OCTAL.match(r.buf, r.pos + 1)
-            assert match is not None
-            r.pos = min(match.end(), r.pos + 4)
-            sink(quote(chr(int(match.group(), 8))))
-        elif len(digits) == size and re.fullmatch(r"[0-9a-fA-F]+", digits) and int(digits, 16) < 0x110000:
-            r.pos += need
-            code = int(digits, 16)
-            sink(f"\\u{code:04x}" if 0xD800 <= code < 0xE000 else quote(chr(code)))
-        elif r.over and len(r.buf) - r.pos < need:
-            return False
-        else:
-            sink("\\\\")
-            r.pos += 1
+        match = _OCTAL.match(r.buf, r.pos + 1)
+        assert match is not None
+        r.pos = min(match.end(), r.pos + 4)
+        sink(quote(chr(int(match.group(), 8))))
     elif kind in _ESCAPES:
         r.pos += 2
         sink(_ESCAPES[kind])
     else:  # Python keeps an escape that it does not know
         sink("\\\\")
         r.pos += 1
+    return True
+
+
+def _hex_escape(r: Waiting, size: int, sink: Sink) -> Parse[bool]:
+    """An escape of so many hexadecimal digits; one that has others is text. False: the text ended in it."""
+    need = 2 + size
+    while len(r.buf) - r.pos < need and not r.over:
+        yield
+    digits = r.buf[r.pos + 2 : r.pos + need]
+    if len(digits) == size and _HEX.match(digits) and int(digits, 16) < 0x110000:
+        r.pos += need
+        code = int(digits, 16)
+        # half a surrogate pair stays an escape: as a character it could not be written out
+        sink(f"\\u{code:04x}" if 0xD800 <= code < 0xE000 else quote(chr(code)))
+        return True
+    if r.over and len(r.buf) - r.pos < need:
+        return False
+    sink("\\\\")
+    r.pos += 1
     return True
 
 
@@ -270,6 +302,12 @@ class Whole:
         self.buf = text
         self.pos = 0
         self.over = True
+
+    def wait_ahead(self, begun: Match) -> None:
+        """There is nothing to wait for."""
+
+    def wait_until(self, wake: Wake, shape: re.Pattern[str], taken: str, limit: int) -> None:
+        """There is nothing to wait for."""
 
 
 def literal_as_json(text: str) -> str | None:

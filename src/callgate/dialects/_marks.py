@@ -1,18 +1,26 @@
 """Markers: which one stands here, or could still be arriving.
 
-One law: a marker is found in one pass of one regular expression, and what may still become one is told apart from
-what cannot, so that text is held back no longer than it must be.
+Law: text is held back only while it can still become a marker.
+(tests/test_dialects_laws.py::test_noise_of_markers_is_read_the_same_for_every_cut)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+Texts: TypeAlias = tuple[str, ...]
+Atom: TypeAlias = tuple[str, str]
+"""A part of a shape: the pattern of the whole, and of what may stand of it when the text has come no further."""
+Match: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
 
 ABSENT: Final = -1
 PARTIAL: Final = -2
+SPECIAL: Final = re.compile(r"\A(?:</?[|｜]|\]<\]|\[unused\d)|[|｜]>\s*\Z")
+"""The shape of special tokens: `<|…|>`, `<｜…｜>` and their like."""
 _SUFFIX: Final = r"(?::\w{1,32})?"
 
 
@@ -30,27 +38,74 @@ def _beginning(text: str, suffix: bool, least: int = 1) -> str:
     return re.escape(text[:least]) + pattern
 
 
+def _alternatives(texts: Texts, suffix: bool) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """By a marker's first character: patterns for markers and their beginnings; and without the beginnings.
+
+    Group `m3` is the marker of index 3; a beginning has no group.
+    """
+    open_: dict[str, list[str]] = {text[0]: [] for text in texts}
+    final: dict[str, list[str]] = {text[0]: [] for text in texts}
+    for i in sorted(range(len(texts)), key=lambda i: (-len(texts[i]), i)):
+        text = texts[i]
+        here = open_[text[0]]
+        # where one marker begins another, the longer one must be ruled out first
+        longer = [t for t in texts if len(t) > len(text) and t.startswith(text)]
+        here += [rf"(?:{_beginning(t, suffix, len(text))})\Z" for t in longer]
+        here.append(f"(?P<m{i}>{_whole(text, suffix)})")
+        final[text[0]].append(here[-1])
+    for text in texts:
+        if len(text) > 1:
+            open_[text[0]].append(rf"(?:{_beginning(text, suffix)})\Z")
+    return open_, final
+
+
+class Shape:
+    """How a model nearly always writes something: one search instead of a grammar's many steps.
+
+    `whole` matches it where it is complete; its end has to decide, so that nothing behind it changes the match. `begun`
+    matches a text that ends in it. What has another shape is left to the grammar, from its first character on.
+    `calm`, where it is certain already that this is markup: a pattern of chunks that need not be looked at closer, for
+    nothing in them could complete it, and what they spoil is told soon enough.
+    """
+
+    __slots__ = ("begun", "calm", "whole")
+
+    def __init__(self, *atoms: Atom, calm: str = "") -> None:
+        begun = ""
+        for whole, beginning in reversed(atoms):
+            begun = f"(?:{whole}{begun}|{beginning})" if begun else f"(?:{beginning})"
+        self.whole: Match = re.compile("".join(whole for whole, _ in atoms)).match
+        self.begun: Match = re.compile(rf"{begun}\Z").match
+        self.calm = re.compile(calm).fullmatch if calm else None
+
+
+SPACES: Final[Atom] = (r"\s*+", r"\s*+")
+NOTHING: Final = Shape(("(?!)", "(?!)"))
+"""What no text is."""
+
+
+def text_atom(texts: Iterable[str], suffix: bool = False, *, group: str = "?:") -> Atom:
+    """One of these texts. None may be the beginning of another, unless what follows tells them apart."""
+    every = tuple(texts)
+    whole = "|".join(_whole(text, suffix) for text in every)
+    begun = "|".join(_beginning(text, suffix) for text in every)
+    return f"({group}{whole})", f"(?:{begun})?"
+
+
+def are_distinct(texts: Iterable[str]) -> bool:
+    """Whether none of these texts is the beginning of another."""
+    ordered = sorted(texts)
+    return bool(ordered) and all(not b.startswith(a) for a, b in pairwise(ordered))
+
+
 class Marks:
     """A fixed set of markers, told apart by their place in the list."""
 
-    __slots__ = ("_at", "_last", "_only", "alert", "first", "glance", "texts")
+    __slots__ = ("_at", "_last", "_only", "alert", "begun", "closed", "first", "glance", "texts")
 
     def __init__(self, texts: Iterable[str], suffix: bool = False) -> None:
         self.texts = tuple(texts)
-        order = sorted(range(len(self.texts)), key=lambda i: (-len(self.texts[i]), i))
-        open_: dict[str, list[str]] = {text[0]: [] for text in self.texts}
-        final: dict[str, list[str]] = {text[0]: [] for text in self.texts}
-        for i in order:
-            text = self.texts[i]
-            here = open_[text[0]]
-            # where one marker begins another, the longer one must be ruled out first
-            longer = [t for t in self.texts if len(t) > len(text) and t.startswith(text)]
-            here += [rf"(?:{_beginning(t, suffix, len(text))})\Z" for t in longer]
-            here.append(f"(?P<m{i}>{_whole(text, suffix)})")
-            final[text[0]].append(here[-1])
-        for text in self.texts:
-            if len(text) > 1:
-                open_[text[0]].append(rf"(?:{_beginning(text, suffix)})\Z")
+        open_, final = _alternatives(self.texts, suffix)
         # by the first character: in prose many a letter could begin a marker, and few markers begin with one
         self._at = {first: re.compile("|".join(each)).match for first, each in open_.items()}
         self._last = {first: re.compile("|".join(each)).match for first, each in final.items()}
@@ -58,6 +113,12 @@ class Marks:
         whole = "|".join(_whole(text, suffix) for text in self.texts)
         self.glance = re.compile(f"(?:{whole})()|(?:{begun})\\Z" if self.texts else "(?!)").search
         """Finds the first marker (its `lastindex` is 1) or the beginning of one at the end of the text (None)."""
+        self.begun: Match = re.compile(rf"(?:{begun})\Z" if self.texts else "(?!)").match
+        """Matches the beginning of one that the text ends in."""
+        self.closed = NOTHING
+        """White space, one of them, white space, and what follows."""
+        if are_distinct(self.texts):
+            self.closed = Shape(SPACES, text_atom(self.texts, suffix, group=""), SPACES, (r"(?=\S)", ""))
         firsts = "".join(sorted({text[0] for text in self.texts}))
         self.first = firsts
         self._only = firsts if len(firsts) == 1 else ""

@@ -1,27 +1,26 @@
-"""Payloads that are no JSON: code, plain text, a name in the body, a call that only counts.
+"""Payloads that are no JSON: code, plain text, a call that only counts.
 
-One law: text becomes one string argument, to the character.
+Law: text becomes one string argument, to the character.
+(tests/test_dialects.py::test_case_of_a_dialect)
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from callgate.dialects._ends import after_call, closers_of, resync
-from callgate.dialects._items import items
-from callgate.dialects._json import json_value
+from callgate.dialects._ends import closers_of
+from callgate.dialects._json import arguments, fence, fence_end, json_value
 from callgate.dialects._marks import Marks, marks
-from callgate.dialects._python import keywords
-from callgate.dialects._reading import Hold, Reading
-from callgate.dialects._spec import Calls, JsonArgs, JsonItems, Literals
-from callgate.dialects._take import WORD, Broken, Cut, Parse, accept, char, look, peek, until
+from callgate.dialects._spec import Calls
+from callgate.dialects._take import Cut, Parse, look, nothing_here, peek
 from callgate.dialects._values import types_of
 from callgate.jsonstream import DECODE_ERRORS, load, load_object, quote
 
+if TYPE_CHECKING:
+    from callgate.dialects._reading import Reading
+
 CODE_TOOLS: Final = ("code_interpreter", "python")
 _NEWLINE: Final = marks(("\n",))
-_DOT_CALL: Final = marks((".call(",))
-_WORD_END: Final = marks((" ", "\n", "\t", "{", "<"))
 
 
 def code_tool(r: Reading) -> str:
@@ -50,10 +49,8 @@ def raw_text(
         yield
 
 
-def text_parameter(r: Reading, payload: JsonArgs) -> str | None:
-    """Which parameter plain text is for: the named one, or the tool's only (required) string."""
-    if payload.text_key:
-        return payload.text_key
+def text_parameter(r: Reading) -> str | None:
+    """Which parameter plain text is for: the called tool's only (required) string."""
     tool = r.tools.get(r.call.name or "") if r.call is not None else None
     if tool is None:
         return None
@@ -92,12 +89,36 @@ def unquoted(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def plain_text(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
-    """One line, or all up to the closer, as a string argument."""
-    key = text_parameter(r, payload)
-    closers = _NEWLINE if payload.to_line else closers_of(r, calls)
-    if key is not None and not (payload.to_line and (yield from peek(r)) == '"'):
-        yield from raw_text(r, closers, key, needed=not payload.to_line, trim=True)
+def text_or_object(r: Reading, calls: Calls, *, to_line: bool = False) -> Parse[None]:
+    """One object, perhaps in a fence, or plain text for the tool's only string parameter, up to a closer or `to_line`.
+
+    Raises Broken or Cut.
+    """
+    fenced = (yield from fence(r)) if calls.fence else False
+    here = yield from peek(r)
+    if here == "{":
+        yield from arguments(r, r.fragment, streams=True)
+    elif here != "" and not fenced:
+        labels = tuple(text for region in r.dialect.regions for text in region.open)
+        if (yield from look(r, r.marks(labels))) >= 0:  # nothing on the line
+            r.fragment("{}")
+        else:
+            yield from plain_text(r, calls, text_parameter(r), to_line=to_line)
+    elif fenced and (yield from fence_end(r)):
+        r.fragment("{}")
+        return
+    else:
+        raise nothing_here(r)
+    if fenced:
+        yield from peek(r)
+        yield from fence_end(r)
+
+
+def plain_text(r: Reading, calls: Calls, key: str | None, *, to_line: bool = False) -> Parse[None]:
+    """One line, or all up to the closer, as the string argument `key`."""
+    closers = _NEWLINE if to_line else closers_of(r, calls)
+    if key is not None and not (to_line and (yield from peek(r)) == '"'):
+        yield from raw_text(r, closers, key, needed=not to_line, trim=True)
         return
     parts: list[str] = []
     while True:
@@ -107,7 +128,11 @@ def plain_text(r: Reading, calls: Calls, payload: JsonArgs) -> Parse[None]:
         if which >= 0 or r.over:
             break
         yield
-    text = "".join(parts).strip()
+    _give_text(r, "".join(parts).strip(), key)
+
+
+def _give_text(r: Reading, text: str, key: str | None) -> None:
+    """A whole text as the argument `key`, or as all arguments if it can be read as such."""
     inner = unquoted(text)
     if inner != text and load_object(inner) is not None:  # policy S
         r.fragment(inner)
@@ -135,80 +160,3 @@ def guessed(r: Reading, id: str | None, flags: set[str]) -> Parse[None]:
         return
     r.note(f"call {call.index}: no name but a counter; {name!r} is the only tool with such arguments")
     r.fragment(text)
-
-
-def python_tag(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
-    """Behind Llama's code marker: a JSON call, a built-in's `name.call(key="value")`, or raw code."""
-    own = r.hold(r.pos)
-    here = yield from peek(r)
-    if here == "{":
-        r.unhold(own)
-        return (yield from items(r, Calls(JsonItems(), open=calls.open), hold, set()))
-    try:
-        name = (yield from until(r, _DOT_CALL, shape=WORD)).strip()
-        yield from accept(r, _DOT_CALL)
-    except (Broken, Cut):
-        begun = r.unhold(own)
-        r.commit(hold)
-        r.open_call(None if here == "" else code_tool(r))
-        if here == "":
-            r.drop_call("truncated", begun)
-            return True
-        yield from raw_text(r, closers_of(r, calls), "code", begun)
-    else:
-        r.unhold(own)
-        r.commit(hold)
-        r.open_call(name)
-        try:
-            yield from keywords(r, Literals())
-        except Cut:
-            r.drop_call("truncated")
-            return True
-        except Broken:
-            yield from resync(r, calls)
-            return True
-    yield from accept(r, closers_of(r, calls))
-    yield from after_call(r, calls)
-    return True
-
-
-def first_word(r: Reading, calls: Calls, hold: Hold) -> Parse[bool]:
-    """CWM: the name is the body's first word, the rest JSON or plain text for `command`."""
-    payload = calls.payload
-    assert isinstance(payload, JsonArgs)
-    try:
-        yield from until(r, r.marks((">\n",)), shape=WORD)
-        yield from accept(r, r.marks((">\n",)))
-        yield from peek(r)
-        name = yield from until(r, _WORD_END, shape=WORD)
-        if not name.strip():
-            raise Broken
-    except Broken:
-        r.release(hold)
-        return False
-    except Cut:
-        r.commit(hold)
-        r.open_call(None)
-        r.drop_call("truncated")
-        return True
-    r.commit(hold)
-    r.open_call(name.strip())
-    try:
-        closing = r.marks(calls.close)
-        if (yield from peek(r)) == "{":
-            yield from json_value(r, r.fragment, sleep=True)
-        elif (yield from look(r, closing)) >= 0:
-            r.fragment("{}")
-        else:
-            yield from plain_text(r, calls, payload)
-        yield from peek(r)
-    except Cut:
-        r.drop_call("truncated")
-        return True
-    except Broken:
-        yield from resync(r, calls)
-        return True
-    if (yield from accept(r, closing)) < 0 and (yield from char(r)) != "":
-        r.recovered("closing marker missing after a call")
-    yield from after_call(r, calls)
-    return True

@@ -1,20 +1,23 @@
 """The smallest acts of a grammar: skip white space, look at the next character, accept a marker, read up to one.
 
-One law: what they answer depends on the characters alone; while it could still change they wait.
+Law: an answer depends on the characters alone, and while it could still change the grammar waits.
+(tests/test_dialects_laws.py::test_noise_of_markers_is_read_the_same_for_every_cut)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from callgate.dialects._marks import ABSENT, PARTIAL, Marks
+from callgate.dialects._marks import ABSENT, PARTIAL, Marks, Match
 
 T = TypeVar("T")
 Parse: TypeAlias = Generator[None, None, T]
 
 _SPACE: Final = re.compile(r"\s*+")
+CALLS: Final = 1_024
+"""Calls in one message; more is a model in a loop."""
 NAME_LIMIT: Final = 256
 """Characters of a name, an id or a key: beyond it the text is something else."""
 
@@ -31,6 +34,21 @@ class Cursor(Protocol):
     buf: str
     pos: int
     over: bool
+
+
+Wake: TypeAlias = Callable[[str], object]
+
+
+class Waiting(Cursor, Protocol):
+    """A cursor that can be told what a grammar waits for, so that it need not go on before that comes."""
+
+    def wait_ahead(self, begun: Match) -> None:
+        """As long as `begun` matches the text from the cursor on."""
+        ...
+
+    def wait_until(self, wake: Wake, shape: re.Pattern[str], taken: str, limit: int) -> None:
+        """Until `wake` finds something in a chunk, and as long as the text behind `taken` keeps shape and limit."""
+        ...
 
 
 class Cut(Exception):
@@ -94,7 +112,7 @@ def char(r: Cursor) -> Parse[str]:
     return r.buf[r.pos]
 
 
-def look(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
+def look(r: Waiting, markers: Marks, *, swallow: bool = True) -> Parse[int]:
     """Which marker stands here, not taken; ABSENT if none.
 
     A marker cut off by the end of the text is taken as that end, unless `swallow` is false: then it is text.
@@ -108,10 +126,11 @@ def look(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
                 r.pos = len(r.buf)
                 return ABSENT
             return markers.at(r.buf, r.pos, True)[0]
+        r.wait_ahead(markers.begun)
         yield
 
 
-def accept(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
+def accept(r: Waiting, markers: Marks, *, swallow: bool = True) -> Parse[int]:
     """Take the marker that stands here; ABSENT if none."""
     which = yield from look(r, markers, swallow=swallow)
     if which != ABSENT:
@@ -119,7 +138,7 @@ def accept(r: Cursor, markers: Marks, *, swallow: bool = True) -> Parse[int]:
     return which
 
 
-def require(r: Cursor, markers: Marks) -> Parse[int]:
+def require(r: Waiting, markers: Marks) -> Parse[int]:
     """Which marker stands here, not taken. Raises Cut at the end of the text, Broken if there is none."""
     which = yield from look(r, markers)
     if which == ABSENT:
@@ -127,8 +146,30 @@ def require(r: Cursor, markers: Marks) -> Parse[int]:
     return which
 
 
-def until(r: Cursor, markers: Marks, *, limit: int = NAME_LIMIT, shape: re.Pattern[str] = ANYTHING) -> Parse[str]:
-    """Take the text before the next marker; the marker stays.
+def nothing_here(r: Cursor) -> Cut | Broken:
+    """Why what has to stand here does not: the text is over, or something else stands here."""
+    return Cut() if r.over and r.pos >= len(r.buf) else Broken()
+
+
+def is_half(r: Cursor, closers: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether the text ends in a closer here that has begun, and in nothing else (policy T)."""
+    rest = r.buf[r.pos :]
+    return bool(rest) and _begins(closers, rest) and not _begins(others, rest)
+
+
+def _begins(texts: Iterable[str], rest: str) -> bool:
+    return any(text.startswith(rest) for text in texts)
+
+
+def until(
+    r: Waiting,
+    markers: Marks,
+    *,
+    limit: int = NAME_LIMIT,
+    shape: re.Pattern[str] = ANYTHING,
+    closers: tuple[str, ...] = (),
+) -> Parse[str]:
+    """Take the text before the next marker; the marker stays. `closers`: markers that half of is enough (policy T).
 
     Raises Broken where the text leaves `shape` (a pattern of all its beginnings) or the limit, with the position
     there; Cut at the end of the text.
@@ -148,7 +189,13 @@ def until(r: Cursor, markers: Marks, *, limit: int = NAME_LIMIT, shape: re.Patte
         r.pos = start
         if which >= 0:
             return taken
+        if r.over and closers and is_half(r, closers, (text for text in markers.texts if text not in closers)):
+            return taken
         if r.over:  # a marker's beginning at the end of the text is the end
             r.pos = len(r.buf)
             raise Cut
+        if which == ABSENT:
+            r.wait_until(markers.alert, shape, taken, limit)
+        else:
+            r.wait_ahead(markers.begun)
         yield

@@ -1,18 +1,19 @@
 """The value of a tagged parameter: raw text on its way to typed JSON.
 
-One law: a value known to be a string goes out character by character; one that may be something else waits until that
-is ruled out (traps 4 to 6).
+Law: a value known to be a string goes out character by character; one that may be something else waits until that is
+ruled out.
+(tests/test_dialects_laws.py::test_arguments_go_out_while_they_are_written)
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from callgate.dialects._json import Sink, skip
 from callgate.dialects._literals import literal_as_json
 from callgate.jsonstream import DECODE_ERRORS, load, quote
-from callgate.schema import allowed_types, property_schema
+from callgate.schema.introspect import allowed_types, property_schema
 from callgate.types import ToolSpec
 
 STRING_ONLY: Final = frozenset({"string"})
@@ -22,12 +23,6 @@ _SCALAR_LIMIT: Final = 64
 """Characters a number, a boolean or a null may have; a longer value of such a union is a string."""
 _NUMBER_SO_FAR: Final = re.compile(r"[-+]?[0-9.][0-9._eE+\-]*\Z|[-+]\Z")
 _WORDS: Final = {"null": ("null", "None"), "boolean": ("true", "false", "True", "False")}
-_ENTITY_LIMIT: Final = 7
-"""Characters of the longest entity that is read."""
-_ENTITY: Final = re.compile(r"&(?:amp|lt|gt|quot|apos|#39|#x27|#34);")
-_ENTITIES: Final = {
-    "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&#39;": "'", "&#x27;": "'", "&#34;": '"',
-}  # fmt: skip
 _TYPE_NAMES: Final = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object", type(None): "null",
 }  # fmt: skip
@@ -45,7 +40,7 @@ def as_json(text: str, allowed: frozenset[str]) -> str | None:
     """`text` as JSON of a type other than string, or None if it has to be a string (policy X)."""
     text = text.strip()
     try:
-        value: Any = load(text)
+        value: object = load(text)
         written: str | None = text
     except DECODE_ERRORS:
         written = literal_as_json(text)
@@ -63,26 +58,21 @@ def as_json(text: str, allowed: frozenset[str]) -> str | None:
     return written if kind == "integer" and "number" in allowed else None
 
 
-def _unescape(text: str) -> str:
-    return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
-
-
 class Value:
     """One value, fed with raw text, giving JSON to its sink."""
 
-    __slots__ = ("_allowed", "_begun", "_entities", "_open", "_parts", "_sink", "_size", "_trim", "carry")
+    __slots__ = ("_allowed", "_begun", "_open", "_parts", "_sink", "_size", "_trim", "carry")
 
-    def __init__(self, sink: Sink, allowed: frozenset[str], *, trim: str = "none", entities: bool = False) -> None:
+    def __init__(self, sink: Sink, allowed: frozenset[str], *, trim: str = "none") -> None:
         self._sink = sink
         self._allowed = allowed
         self._trim = trim
-        self._entities = entities
         self._open = "string" in allowed and len(allowed) == 1
         """Certainly a string: it streams."""
         self._parts: list[str] = []
         self._size = 0
         self.carry = ""
-        """A newline or an entity's beginning that what follows decides upon."""
+        """A newline that what follows decides upon."""
         self._begun = False
 
     def text(self, text: str) -> None:
@@ -133,18 +123,13 @@ class Value:
                 text = text[1:]
         if self._trim == "each" and text.endswith("\n"):
             self.carry, text = "\n", text[:-1]
-        if self._entities:
-            cut = text.rfind("&", max(0, len(text) - _ENTITY_LIMIT))
-            if cut >= 0 and ";" not in text[cut:]:
-                self.carry, text = text[cut:] + self.carry, text[:cut]
-            text = _unescape(text)
         if text:
             self._sink(quote(text))
 
     @property
     def streams(self) -> bool:
         """Certainly a string, begun, and going out."""
-        return self._begun and self._sink is not skip and not self._entities
+        return self._begun and self._sink is not skip
 
     def end(self) -> None:
         """The value is over."""
@@ -154,8 +139,6 @@ class Value:
                 text = text.removeprefix("\n").removesuffix("\n")
             elif self._trim == "pair" and len(text) > 1 and text[0] == text[-1] == "\n":
                 text = text[1:-1]
-            if self._entities:
-                text = _unescape(text)
             written = None if self._open else as_json(text, self._allowed)
             self._sink(f'"{quote(text)}"' if written is None else written)
             return
@@ -164,4 +147,4 @@ class Value:
         rest = self.carry
         if self._trim == "each":
             rest = rest.removesuffix("\n")
-        self._sink(quote(_unescape(rest) if self._entities else rest) + '"')
+        self._sink(quote(rest) + '"')

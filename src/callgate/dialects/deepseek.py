@@ -1,4 +1,7 @@
-"""DeepSeek: tokens around a name and JSON (V3, V3.1), DSML tags (V3.2 and later), and who writes the same."""
+"""DeepSeek: tokens around a name and JSON (V3, V3.1), DSML tags (V3.2 and later), and who writes the same.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def _dsml(name: str, models: str, tag: str, sections: Texts, end: Texts = _END) 
                 open=(f"<{tag}invoke",),
                 close=(f"</{tag}invoke>",),
                 header={"name": {">": "", "/>": ""}},
-                name="attributes",
+                attributes=True,
             ),
         ),
         regions=(THINK,),

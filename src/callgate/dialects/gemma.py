@@ -1,10 +1,14 @@
-"""Gemma: `call:NAME{key:value}` with string marks."""
+"""Gemma: `call:NAME{key:value}` with string marks.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
 from callgate.dialects._spec import Calls, Dialect, Literals, Region
 
-_CALL = {"_": {"call:": "name"}, "name": {"&{": ""}}
+_CALL = {"_": {"call:": "name", ":": "name", "": "name"}, "name": {"&{": "", "&(": ""}}
+"""Small models leave out the label or half of it."""
 
 DIALECTS = (
     Dialect(
@@ -17,9 +21,10 @@ DIALECTS = (
                 close=("<tool_call|>",),
                 inner=("<tool_call|>",),
                 header=_CALL,
+                again=("call:",),
             ),
         ),
-        regions=(Region(("<|channel>thought\n", "<|channel>thought"), ("<channel|>",)),),
+        regions=(Region(("<|channel>thought\n", "<|channel>thought", "<|channel>"), ("<channel|>",)),),
         drop=("<channel|>", "<tool_call|>", "<|tool_response>", "<turn|>", "<eos>"),
     ),
     Dialect(
@@ -31,6 +36,7 @@ DIALECTS = (
                 open=("<start_function_call>",),
                 close=("<end_function_call>",),
                 header=_CALL,
+                again=("call:",),
             ),
         ),
         drop=("<end_of_turn>", "<start_function_response>", "<eos>"),

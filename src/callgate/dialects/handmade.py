@@ -1,8 +1,24 @@
-"""Formats that people make up, and what models write that were taught none."""
+"""Formats that people make up, and what models write that were taught none.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from callgate.dialects._plain import text_or_object
 from callgate.dialects._spec import Calls, Dialect, JsonArgs, JsonItems, Literals, Region
+
+if TYPE_CHECKING:
+    from callgate.dialects._reading import Reading
+    from callgate.dialects._take import Parse
+
+
+def _to_line(r: Reading, calls: Calls, fields: dict[str, str]) -> Parse[None]:
+    """ReAct: what stands behind `Action Input:` is an object, or text to the end of its line."""
+    return text_or_object(r, calls, to_line=True)
+
 
 DIALECTS = (
     Dialect(
@@ -20,7 +36,7 @@ DIALECTS = (
         "human-made",
         calls=(
             Calls(
-                Literals(bare_words=True),
+                Literals("words"),
                 open=("[TOOL:",),
                 close=("]",),
                 header={"name": {"(": ""}},
@@ -32,24 +48,18 @@ DIALECTS = (
         "any instruction-tuned model",
         calls=(
             Calls(
-                JsonArgs(text_key="", to_line=True),
+                JsonArgs(),
                 open=("Action:",),
                 header={"name": {"\nAction Input:": ""}},
                 line=True,
                 fence=True,
+                arguments=_to_line,
             ),
         ),
         regions=(
-            Region(("Thought:",), (), ends_at=("Action:", "Final Answer:", "Observation:"), line=True),
-            Region(("Final Answer:",), (), "text", line=True),
-            Region(
-                ("Observation:",),
-                (),
-                "drop",
-                ends_at=("Thought:", "Action:", "Final Answer:"),
-                line=True,
-                note="an observation that the model invented: dropped",
-            ),
+            Region(("Thought:",), ()),
+            Region(("Final Answer:",), (), "text"),
+            Region(("Observation:",), (), "drop"),
         ),
     ),
 )

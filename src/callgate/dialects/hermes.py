@@ -1,8 +1,11 @@
-"""Hermes and those who write `<tool_call>` or a tag of their own around a JSON object."""
+"""Hermes and those who write `<tool_call>` or a tag of their own around a JSON object.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
-from callgate.dialects._spec import THINK, Calls, Dialect, JsonItems, Region
+from callgate.dialects._spec import THINK, Calls, Dialect, JsonItems
 
 DIALECTS = (
     Dialect(
@@ -13,13 +16,6 @@ DIALECTS = (
         regions=(THINK,),
         drop=("<|im_end|>", "<|endoftext|>", "<|end_of_text|>"),
         aliases=("qwen", "qwen25", "xml_tools"),
-    ),
-    Dialect(
-        "longcat",
-        "LongCat-Flash",
-        calls=(Calls(JsonItems(), open=("<longcat_tool_call>",), close=("</longcat_tool_call>",)),),
-        regions=(Region(("<longcat_think>",), ("</longcat_think>",)),),
-        drop=("</longcat_s>",),
     ),
     Dialect(
         "ernie45",
@@ -33,7 +29,7 @@ DIALECTS = (
         "Qwen2.5-Coder (spontaneous)",
         calls=(
             Calls(JsonItems(), open=("<tools>",), close=("</tools>",), fence=True),
-            Calls(JsonItems(), guard=True, fence=True, fence_only=True),
+            Calls(JsonItems(), guard=True, fence=True, open=("```",)),
         ),
         drop=("<|im_end|>", "<|endoftext|>"),
     ),

@@ -1,11 +1,46 @@
-"""`<invoke name="…">` and named parameters: MiniMax M2 and M3, dots, Step3, MiniCPM5."""
+"""`<invoke name="…">` and named parameters: MiniMax M2, dots, Step3, MiniCPM5.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
-from callgate.dialects._spec import THINK, Calls, Dialect, JsonArgs, Params, Raw, Region
+from typing import TYPE_CHECKING
+
+from callgate.dialects._params import tagged_value
+from callgate.dialects._spec import THINK, Calls, Dialect, Params
+from callgate.dialects._take import Cut, Parse, accept, peek
+from callgate.dialects._values import Value
+
+if TYPE_CHECKING:
+    from callgate.dialects._params import Body
+    from callgate.dialects._reading import Reading
 
 _TAG = {"name": {">": "", "/>": ""}}
-_M3 = "]<]minimax[>["
+
+
+def _cdata(r: Reading, body: Body, key: str, kind: str) -> Parse[str | None]:
+    """MiniCPM5 puts what its template calls unsafe into a CDATA section, in which no tag counts."""
+    if (yield from accept(r, r.marks(("<![CDATA[",), plain=True))) < 0:
+        return (yield from tagged_value(r, body, key, kind))
+    body.key(r, key)
+    value = Value(r.fragment, body.types(key, kind))
+    ending = r.marks(("]]>",), plain=True)
+    while True:
+        which, start, end = ending.find(r.buf, r.pos, r.over)
+        value.text(r.buf[r.pos : start])
+        r.pos = start
+        if which >= 0:
+            break
+        if r.over:
+            raise Cut
+        yield
+    r.pos = end
+    yield from peek(r)
+    yield from accept(r, body.marks.param_close)
+    value.end()
+    return None
+
 
 DIALECTS = (
     Dialect(
@@ -19,28 +54,11 @@ DIALECTS = (
                 open=("<invoke",),
                 close=("</invoke>",),
                 header=_TAG,
-                name="attributes",
+                attributes=True,
                 known=True,
             ),
         ),
         regions=(THINK,),
-        drop=("[e~[",),
-    ),
-    Dialect(
-        "minimax_m3",
-        "MiniMax M3",
-        calls=(
-            Calls(
-                Params(open=(f"{_M3}<",), close=(f"{_M3}</",), nested=_M3),
-                section=(f"{_M3}<tool_call>",),
-                section_close=(f"{_M3}</tool_call>",),
-                open=(f"{_M3}<invoke",),
-                close=(f"{_M3}</invoke>",),
-                header=_TAG,
-                name="attributes",
-            ),
-        ),
-        regions=(Region(("<mm:think>",), ("</mm:think>",)),),
         drop=("[e~[",),
     ),
     Dialect(
@@ -54,7 +72,7 @@ DIALECTS = (
                 open=("<invoke",),
                 close=("</invoke>",),
                 header=_TAG,
-                name="attributes",
+                attributes=True,
                 known=True,
             ),
         ),
@@ -76,7 +94,7 @@ DIALECTS = (
                 close=("</steptml:invoke>",),
                 inner=("<｜tool_call_end｜>",),
                 header=_TAG,
-                name="attributes",
+                attributes=True,
             ),
         ),
         regions=(THINK,),
@@ -87,23 +105,14 @@ DIALECTS = (
         "MiniCPM5",
         calls=(
             Calls(
-                Params(open=("<param",), close=("</param>",), attributes=True, cdata=True),
+                Params(open=("<param",), close=("</param>",), attributes=True, value=_cdata),
                 open=("<function",),
                 close=("</function>",),
                 header=_TAG,
-                name="attributes",
+                attributes=True,
             ),
         ),
         regions=(THINK,),
         drop=("<|im_end|>",),
-    ),
-    Dialect(
-        "functionary_v31",
-        "Functionary v3.1, Llama 3.1 user-defined form",
-        calls=(
-            Calls(JsonArgs(), open=("<function=",), close=("</function>",), header={"name": {">": ""}}),
-            Calls(Raw(), open=("<|python_tag|>",), close=("<|eom_id|>", "<|eot_id|>"), hook="python_tag"),
-        ),
-        drop=("<|eot_id|>", "<|eom_id|>"),
     ),
 )

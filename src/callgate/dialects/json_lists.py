@@ -1,10 +1,25 @@
-"""Markers around a JSON list or JSON lines: Jamba, Apriel, Hunyuan, Nemotron, MiniMax M1, Phi, Apertus, Pangu …"""
+"""Markers around a JSON list or JSON lines: Jamba, Apriel, Hunyuan, Nemotron, MiniMax M1, Phi, Pangu …
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from callgate.dialects._plain import code_tool
 from callgate.dialects._spec import THINK, Calls, Dialect, JsonItems, Raw, Region
 
+if TYPE_CHECKING:
+    from callgate.dialects._reading import Reading
+
 _TOOL_CALLS = Calls(JsonItems(), open=("<tool_calls>",), close=("</tool_calls>",))
+
+
+def _code(r: Reading, fields: dict[str, str]) -> tuple[str | None, str | None]:
+    """Code for an interpreter: the listed tool that takes code."""
+    return code_tool(r), None
+
 
 DIALECTS = (
     Dialect(
@@ -38,15 +53,15 @@ DIALECTS = (
         "minimax_m1",
         "MiniMax M1, Text-01",
         calls=(_TOOL_CALLS,),
-        regions=(THINK,),
+        # it plans its calls while it thinks and writes them again afterwards
+        regions=(Region(("<think>",), ("</think>",), "sealed"),),
         drop=("<end_of_sentence>",),
         aliases=("minimax",),
-        reasoning_calls=False,
     ),
     Dialect(
         "functools",
         "FireFunction v2, Phi-4-mini (vLLM prompt)",
-        calls=(Calls(JsonItems(in_list=True), open=("functools[",)),),
+        calls=(Calls(JsonItems(), open=("functools[",)),),
         drop=("<|eot_id|>", "<|end|>", "<|endoftext|>"),
         aliases=("phi4_mini_json",),
     ),
@@ -83,13 +98,6 @@ DIALECTS = (
         drop=("[unused10]", "</s>"),
     ),
     Dialect(
-        "apertus",
-        "Apertus 2509",
-        calls=(Calls(JsonItems(name_is_key=True), open=("<|tools_prefix|>",), close=("<|tools_suffix|>",)),),
-        regions=(Region(("<|inner_prefix|>",), ("<|inner_suffix|>",)),),
-        drop=("<|assistant_end|>",),
-    ),
-    Dialect(
         "internlm",
         "InternLM 2/2.5, Intern-S1",
         calls=(
@@ -103,7 +111,7 @@ DIALECTS = (
                 open=("<|action_start|><|interpreter|>", "<|action_start|> <|interpreter|>"),
                 close=("<|action_end|>",),
                 header={"name": {"\n": ""}},
-                name="code",
+                named=_code,
             ),
         ),
         regions=(THINK,),
@@ -117,22 +125,6 @@ DIALECTS = (
             Calls(JsonItems(several=False), open=("<tool_call>",), close=("</tool_call>",)),
         ),
         regions=(THINK,),
-    ),
-    Dialect(
-        "inkling",
-        "Inkling",
-        calls=(
-            Calls(
-                JsonItems(several=False),
-                open=("<|message_model|>",),
-                close=("<|end_message|>",),
-                header={"name": {"<|content_invoke_tool_json|>": "", "<|content_invoke_tool_text|>": ""}},
-                text_end="<|content_invoke_tool_text|>",
-            ),
-            Calls(JsonItems(several=False), open=("<|content_invoke_tool_json|>",), close=("<|end_message|>",)),
-        ),
-        regions=(Region(("<|message_model|><|content_thinking|>", "<|content_thinking|>"), ("<|end_message|>",)),),
-        drop=("<|message_model|><|content_text|>", "<|content_text|>", "<|end_message|>"),
     ),
     Dialect(
         "gigachat3",

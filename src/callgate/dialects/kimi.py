@@ -1,8 +1,28 @@
-"""Kimi: K2's tokens around `functions.NAME:N`, K3's `<|open|>` and `<|close|>`."""
+"""Kimi: K2's tokens around `functions.NAME:N`, K3's `<|open|>` and `<|close|>`.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from callgate.dialects._calls import name_as_written
 from callgate.dialects._spec import THINK, Calls, Dialect, JsonArgs, Params, Region
+
+if TYPE_CHECKING:
+    from callgate.dialects._reading import Reading
+
+
+def _counted(r: Reading, fields: dict[str, str]) -> tuple[str | None, str | None]:
+    """`functions.NAME:N`, which is the call's id too; K2 sometimes writes nothing but the counter."""
+    written = fields.get("name", "")
+    head, colon, number = written.rpartition(":")
+    name = (head if colon and number.isdigit() else written).removeprefix("functions.")
+    if name.isdigit():
+        return "", written or None
+    return name_as_written(r, {"name": name, "id": written})
+
 
 DIALECTS = (
     Dialect(
@@ -16,7 +36,7 @@ DIALECTS = (
                 open=("<|tool_call_begin|>",),
                 close=("<|tool_call_end|>",),
                 header={"name": {"<|tool_call_argument_begin|>": ""}},
-                name="kimi",
+                named=_counted,
             ),
         ),
         regions=(THINK,),
@@ -38,7 +58,7 @@ DIALECTS = (
                 open=("<|open|>call",),
                 close=("<|close|>call<|sep|>",),
                 header={"name": {"<|sep|>": ""}},
-                name="attributes",
+                attributes=True,
             ),
         ),
         regions=(Region(("<|open|>think<|sep|>",), ("<|close|>think<|sep|>",)),),

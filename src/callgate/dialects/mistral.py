@@ -1,4 +1,7 @@
-"""Mistral: `[TOOL_CALLS]` and a list, or a name and its arguments."""
+"""Mistral: `[TOOL_CALLS]` and a list, or a name and its arguments.
+
+Law: that of the room (callgate/dialects/__init__.py).
+"""
 
 from __future__ import annotations
 

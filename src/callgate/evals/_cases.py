@@ -1,6 +1,7 @@
 """Cases of an evaluation: what is asked, with which tools, and which calls are right.
 
-One law: a case is plain data; the same file gives the same cases, whatever the model.
+Law: a case is plain data; the same file gives the same cases, whatever the model.
+(tests/test_evals.py::test_cases_written_are_cases_read)
 
 One's own cases are JSONL, a case a line:
 
@@ -55,7 +56,7 @@ class Case:
         return wrong(calls, self.gold, self.functions) if self.gold else _wrong_exactly(calls, self.calls)
 
 
-def _wrong_exactly(calls: Sequence[ToolCall], wanted: Sequence[Mapping[str, Any]]) -> str | None:
+def _wrong_exactly(calls: Sequence[ToolCall], wanted: Sequence[Mapping[str, object]]) -> str | None:
     if len(calls) != len(wanted):
         return f"{len(calls)} calls, {len(wanted)} wanted"
     left = list(calls)
@@ -67,22 +68,26 @@ def _wrong_exactly(calls: Sequence[ToolCall], wanted: Sequence[Mapping[str, Any]
     return None
 
 
-def _fits(value: Any, want: Any) -> bool:
-    if isinstance(want, Mapping) and "any_of" in want:
-        return any(_fits(value, option) for option in want["any_of"])
+def _fits(value: Any, want: object) -> bool:
     if isinstance(want, Mapping):
-        if not isinstance(value, Mapping) or any(k not in want for k in value):
-            return False
-        return all(_fits(value[k], w) if k in value else _optional(w) for k, w in want.items())
+        if "any_of" in want:
+            return any(_fits(value, option) for option in want["any_of"])
+        return isinstance(value, Mapping) and _fields_fit(value, want)
     if isinstance(want, list):
         same = isinstance(value, list) and len(value) == len(want)
         return same and all(_fits(v, w) for v, w in zip(value, want, strict=True))
-    if isinstance(want, bool) or isinstance(value, bool):
+    if isinstance(want, bool) or isinstance(value, bool):  # in Python `True == 1`, in JSON it is not
         return value is want
     return bool(plain(value) == plain(want))
 
 
-def _optional(want: Any) -> bool:
+def _fields_fit(value: Mapping[str, object], want: Mapping[str, object]) -> bool:
+    if value.keys() - want.keys():
+        return False
+    return all(_fits(value[k], w) if k in value else _optional(w) for k, w in want.items())
+
+
+def _optional(want: object) -> bool:
     return isinstance(want, Mapping) and want.get("optional") is True
 
 
@@ -90,7 +95,7 @@ def load_jsonl(path: Path) -> list[Case]:
     """One's own cases; raises ConfigError with the line that is wrong."""
     cases: list[Case] = []
     tools: tuple[ToolSpec, ...] = ()
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -98,8 +103,21 @@ def load_jsonl(path: Path) -> list[Case]:
             tools = tuple(spec_of(t) for t in row["tools"]) if "tools" in row else tools
             cases.append(_own(row, tools, f"{path.stem}:{number}"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{path}:{number}: no case: {error!r}; see `callgate eval --help`") from error
+            raise ConfigError(f"{path}:{number}: no case: {_wrong(error)}; see `callgate eval --help`") from error
     return cases
+
+
+def _wrong(error: Exception) -> str:
+    """What is wrong with a line, in the words of the file and not of Python."""
+    match error:
+        case KeyError():
+            return f"{error.args[0]!r} is missing"
+        case json.JSONDecodeError():
+            return f"not JSON: {error}"
+        case ValueError():
+            return str(error)
+        case _:  # a number where a table is, a list where a text is
+            return f"a value of another type than the form has ({error})"
 
 
 def _own(row: Mapping[str, Any], tools: tuple[ToolSpec, ...], name: str) -> Case:

@@ -1,7 +1,8 @@
 """When a call counts as right: the rules of the Berkeley Function-Calling Leaderboard (AST categories, Python).
 
-One law: for calls of Python functions the verdict is that of the leaderboard's own checker, oddities included; each
+Law: for calls of Python functions the verdict is that of the leaderboard's own checker, oddities included; each
 oddity that is kept on purpose is named where it stands.
+(tests/test_evals.py::test_the_leaderboards_rules)
 
 Gold answers list what is accepted for each parameter; `""` among them means that the parameter may be left out.
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from callgate.types import ToolCall
+if TYPE_CHECKING:
+    from callgate.types import ToolCall
 
 Gold = Mapping[str, Mapping[str, Sequence[Any]]]
 """One accepted call: {function: {parameter: [accepted values]}}."""
@@ -66,7 +68,7 @@ def _wrong_call(call: ToolCall, answer: Gold, function: Function) -> str | None:
     return None
 
 
-def _wrong_value(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any]) -> str | None:
+def _wrong_value(value: object, accepted: Sequence[object], schema: Mapping[str, Any]) -> str | None:
     kind = schema["type"]
     wanted = _TYPES[kind]
     inner = _TYPES[schema["items"]["type"]] if wanted is list else None
@@ -88,12 +90,9 @@ def _wrong_value(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any])
 
 def _accepted(value: Any, accepted: Sequence[Any], wanted: type, inner: type | None) -> bool:
     if wanted is dict:
-        return any(_object_fits(value, answer) for answer in accepted if answer != "")
+        return any(_object_fits(value, answer) for answer in accepted)
     if wanted is list and inner is dict:
-        return any(
-            len(value) == len(answer) and all(_object_fits(v, a) for v, a in zip(value, answer, strict=True))
-            for answer in accepted
-        )
+        return any(_objects_fit(value, answer) for answer in accepted)
     if wanted is str:
         return plain(value) in [plain(a) for a in accepted if type(a) is str]
     if wanted is list:  # the gold "" (may be left out) reads as the empty list
@@ -101,7 +100,7 @@ def _accepted(value: Any, accepted: Sequence[Any], wanted: type, inner: type | N
     return value in accepted
 
 
-def _items_fit(value: Any, answer: Any, inner: type) -> bool:
+def _items_fit(value: Any, answer: object, inner: type) -> bool:
     """Whether the items have the right type, or that of the answer's first item; a gold that is no list admits all."""
     if type(answer) is not list:
         return True
@@ -109,7 +108,11 @@ def _items_fit(value: Any, answer: Any, inner: type) -> bool:
     return all(type(v) is inner or (as_type is not None and type(v) is as_type) for v in value)
 
 
-def _object_fits(value: Mapping[str, Any], answer: Any) -> bool:
+def _objects_fit(values: Sequence[Mapping[str, object]], answers: Sequence[object]) -> bool:
+    return len(values) == len(answers) and all(_object_fits(v, a) for v, a in zip(values, answers, strict=True))
+
+
+def _object_fits(value: Mapping[str, object], answer: Any) -> bool:
     if answer == "":
         return False
     if any(k not in answer or plain(v) not in [plain(a) for a in answer[k]] for k, v in value.items()):
@@ -117,14 +120,14 @@ def _object_fits(value: Mapping[str, Any], answer: Any) -> bool:
     return all(k in value or "" in accepted for k, accepted in answer.items())
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A string without case, blanks and most punctuation; anything else as it is."""
     return _IGNORED.sub("", value).lower().replace("'", '"') if type(value) is str else value
 
 
-def _type_of(accepted: Sequence[Any]) -> type | None:
+def _type_of(accepted: Sequence[object]) -> type | None:
     return next((type(a) for a in accepted if a != ""), None)
 
 
-def _expected(value: Any, accepted: Sequence[Any]) -> str:
+def _expected(value: object, accepted: Sequence[object]) -> str:
     return f"{value!r}, expected one of {list(accepted)!r}"

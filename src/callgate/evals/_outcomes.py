@@ -1,6 +1,7 @@
 """What became of one case under one protocol, and the file that holds outcomes.
 
-One law: a line is an outcome; a line that was cut off by a crash is not, and its case is asked again.
+Law: a line is an outcome; a line that was cut off by a crash is not, and its case is asked again.
+(tests/test_evals.py::test_it_goes_on_where_it_was_stopped)
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Outcome:
     confidence: float | None = None
     error: str | None = None
     calls: Sequence[dict[str, Any]] = field(default=())
+    kept: bool = True
+    """The first answer had the form that was asked for: it needed no repair, no retry and no other protocol."""
+
+    words: bool | None = None
+    """The word matcher alone would have been right, without any model; None: not counted."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -60,7 +66,7 @@ def load_outcomes(path: Path) -> list[Outcome]:
         return []
     known = {f.name for f in dataclasses.fields(Outcome)}
     found: dict[tuple[str, str, str, str], Outcome] = {}
-    for line in path.read_text("utf-8").splitlines():
+    for line in path.read_text("utf-8").split("\n"):
         try:
             row = json.loads(line)
             outcome = Outcome(**{k: v for k, v in row.items() if k in known})

@@ -1,25 +1,31 @@
 """Reports of an evaluation: the same rows as data, as Markdown and as a page with charts.
 
-One law: a report is made from outcomes alone; the same outcomes give the same report, to the byte.
+Law: a report is made from outcomes alone; the same outcomes give the same report, to the byte.
+(tests/test_evals.py::test_the_report_has_every_column_with_its_interval)
 """
 
 from __future__ import annotations
 
 import html as escaping
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from callgate.evals._outcomes import Outcome
 from callgate.evals._statistics import mcnemar, median, wilson
 
+if TYPE_CHECKING:
+    from callgate.evals._outcomes import Outcome
+
 RATES: tuple[tuple[str, Callable[[Outcome], bool], Callable[[Outcome], bool]], ...] = (
+    ("form kept", lambda o: o.wants_call, lambda o: o.kept),
     ("parses", lambda o: True, lambda o: o.parses),
     ("valid", lambda o: o.called, lambda o: o.valid),
     ("right tool", lambda o: o.wants_call, lambda o: o.right_tool),
     ("right arguments", lambda o: o.wants_call, lambda o: o.right),
+    ("words alone", lambda o: o.wants_call and o.words is not None, lambda o: bool(o.words)),
     ("false call", lambda o: not o.wants_call, lambda o: o.called),
 )
-"""Column, over which outcomes it is counted, and when it counts."""
+"""Column, over which outcomes it is counted, and when it counts. A request that was refused or broke off is an error of
+its own and no answer: no rate counts it, neither as right nor as wrong."""
 
 Row = dict[str, Any]
 
@@ -33,7 +39,7 @@ def summary(outcomes: Sequence[Outcome]) -> list[Row]:
 def _row(kind: tuple[str, str, str], outcomes: Sequence[Outcome]) -> Row:
     row: Row = {"model": kind[0], "protocol": kind[1], "group": kind[2], "cases": len(outcomes)}
     for name, over, hit in RATES:
-        counted = [o for o in outcomes if over(o)]
+        counted = [o for o in outcomes if o.error is None and over(o)]
         hits = sum(hit(o) for o in counted)
         low, high = wilson(hits, len(counted))
         row[name] = (
@@ -61,8 +67,9 @@ def pairs(outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def _pair(outcomes: Sequence[Outcome], first: str, second: str) -> Row:
-    a = {o.case: o.right for o in outcomes if o.protocol == first}
-    b = {o.case: o.right for o in outcomes if o.protocol == second}
+    asked = [o for o in outcomes if o.error is None]
+    a = {o.case: o.right for o in asked if o.protocol == first}
+    b = {o.case: o.right for o in asked if o.protocol == second}
     both = [(a[case], b[case]) for case in a if case in b]
     return {"first": first, "second": second, **_split(both)}
 
@@ -86,39 +93,49 @@ def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> str:
     old = {(o.protocol, o.group, o.case): o for o in before}
     new = {(o.protocol, o.group, o.case): o for o in after}
     for protocol, group in dict.fromkeys((o.protocol, o.group) for o in after):
-        keys = [k for k in new if k[:2] == (protocol, group) and k in old]
-        if not keys:
-            continue
-        split = _split([(old[k].right, new[k].right) for k in keys])
-        models = " → ".join(dict.fromkeys((old[keys[0]].model, new[keys[0]].model)))
-        hits = [sum(side[k].right for k in keys) for side in (old, new)]
-        lines.append(
-            f"| {models} | {protocol} | {group} | {len(keys)} | {hits[0] / len(keys):.3f} | {hits[1] / len(keys):.3f} "
-            f"| {split['only first']} | {split['only second']} | {split['p']:.3f} |"
-        )
-        for k in keys:
-            if old[k].right != new[k].right:
-                sign, why = ("+", "now right") if new[k].right else ("-", new[k].wrong or "now wrong")
-                changed.append(f"{sign} {protocol} {k[2]}: {why}")
+        both = [(old[k], new[k]) for k in new if k[:2] == (protocol, group) and k in old]
+        if both:
+            lines.append(_compared(both))
+            changed += [_changed(b) for a, b in both if a.right != b.right]
     if len(lines) == 2:
         return "The two evaluations have no case in common.\n"
     return "\n".join(lines) + "\n" + ("\n" + "\n".join(changed) + "\n" if changed else "")
 
 
-COUNTS = ("cases", "only first", "only second", "p")
-COLUMNS = ("parses", "valid", "right tool", "right arguments", "false call")
+def _compared(both: Sequence[tuple[Outcome, Outcome]]) -> str:
+    """One line of the table: a protocol and a group in both evaluations."""
+    first, second = both[0]
+    split = _split([(a.right, b.right) for a, b in both])
+    rates = [f"{sum(right) / len(both):.3f}" for right in zip(*((a.right, b.right) for a, b in both), strict=True)]
+    models = " → ".join(dict.fromkeys((first.model, second.model)))
+    counts = [str(split["only first"]), str(split["only second"]), f"{split['p']:.3f}"]
+    return _line([models, second.protocol, second.group, str(len(both)), *rates, *counts])
+
+
+def _changed(now: Outcome) -> str:
+    sign, why = ("+", "now right") if now.right else ("-", now.wrong or "now wrong")
+    return f"{sign} {now.protocol} {now.case}: {why}"
+
+
+COLUMNS = tuple(name for name, _, _ in RATES)
+
+
+NOTE = (
+    "Rates with their 95 % intervals (Wilson), over the cases without an error; seconds are the median, tokens and CPU "
+    "the mean a case. *words alone*: right arguments of the word matcher without any model."
+)
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
     """The table, and below it the paired comparisons."""
-    head = ["protocol", "group", "cases", *COLUMNS, "retries", "tokens in/out", "seconds", "CPU s"]
+    head = ["protocol", "group", "cases", *COLUMNS, "errors", "retries", "tokens in/out", "seconds", "CPU s"]
     lines: list[str] = []
     rows = summary(outcomes)
     for model in dict.fromkeys(r["model"] for r in rows):
         lines += [f"**{model}**", "", _line(head), _line(["---"] * 2 + ["---:"] * (len(head) - 2))]
         lines += [_line(_cells(row)) for row in rows if row["model"] == model]
         lines.append("")
-    lines.append("Rates with their 95 % intervals (Wilson); seconds are the median, tokens and CPU the mean a case.")
+    lines += [NOTE]
     if compared := pairs(outcomes):
         lines += ["", _line(["group", "A", "B", "cases", "only A right", "only B right", "p (McNemar)"])]
         lines.append(_line(["---"] * 3 + ["---:"] * 4))
@@ -133,7 +150,12 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    tail = [f"{row['retries']:.2f}", f"{row['input']:.0f}/{row['output']:.0f}", f"{row['seconds']:.2f}"]
+    tail = [
+        str(row["errors"]),
+        f"{row['retries']:.2f}",
+        f"{row['input']:.0f}/{row['output']:.0f}",
+        f"{row['seconds']:.2f}",
+    ]
     rates = [_rate(row[name]) for name in COLUMNS]
     return [row["protocol"], row["group"], str(row["cases"]), *rates, *tail, f"{row['cpu']:.2f}"]
 
@@ -159,7 +181,7 @@ text{font:12px system-ui,sans-serif;fill:currentColor}
 def html(outcomes: Sequence[Outcome], title: str = "callgate eval") -> str:
     """One page that needs nothing else: charts with intervals, then the tables."""
     rows = summary(outcomes)
-    head = ["protocol", "group", "cases", *COLUMNS, "retries", "tokens in/out", "seconds", "CPU s"]
+    head = ["protocol", "group", "cases", *COLUMNS, "errors", "retries", "tokens in/out", "seconds", "CPU s"]
     parts = [f"<h1>{escaping.escape(title)}</h1>"]
     for model in dict.fromkeys(r["model"] for r in rows):
         here = [r for r in rows if r["model"] == model]
@@ -178,7 +200,7 @@ def html(outcomes: Sequence[Outcome], title: str = "callgate eval") -> str:
         ]
         parts.append("<h2>Pair by pair</h2>")
         parts.append(_table(["group", "A / B", "cases", "only A right", "only B right", "p (McNemar)"], cells))
-    parts.append("<p>Rates with their 95&nbsp;% intervals (Wilson). Seconds: median; tokens and CPU: mean a case.</p>")
+    parts.append(f"<p>{escaping.escape(NOTE.replace('*', ''))}</p>")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escaping.escape(title)}</title><style>{_STYLE}</style>{''.join(parts)}</html>\n"

@@ -1,6 +1,7 @@
 """How sure a rate is, and whether two of them differ.
 
-One law: no figure without its interval; two protocols are compared on the same cases, pair by pair.
+Law: no figure without its interval; two protocols are compared on the same cases, pair by pair.
+(tests/test_evals.py::test_intervals_and_paired_tests)
 """
 
 from __future__ import annotations

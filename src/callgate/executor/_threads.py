@@ -1,7 +1,10 @@
 """Threads for sync tools: started on demand, reused, and given up when they hang.
 
-One law: nobody ever waits for a thread that hangs. An abandoned thread frees its place at once and is counted until it
-ends; above `max_abandoned` of them nothing more is started, since each may still hold memory, locks or a connection.
+Law: nobody ever waits for a thread that hangs.
+(tests/test_executor.py::test_hanging_threads_are_counted_and_above_the_cap_nothing_starts)
+
+An abandoned thread frees its place at once and is counted until it ends; above `max_abandoned` of them nothing more is
+started, since each may still hold memory, locks or a connection.
 
 Threads are daemons: a hanging tool must not keep the process from ending.
 """
@@ -29,7 +32,7 @@ Done: TypeAlias = "Callable[[Any, BaseException | None], None]"
 class Job:
     """One function on its way through a thread."""
 
-    def __init__(self, threads: Threads, work: Callable[[], Any], done: Done) -> None:
+    def __init__(self, threads: Threads, work: Callable[[], object], done: Done) -> None:
         self.begun: float | None = None
         """When it started, monotonic; None while it waits for a thread."""
         self.ended = False
@@ -48,12 +51,13 @@ class Job:
 
     def run(self) -> None:
         """Does the work and tells; called in a thread."""
-        value: Any = None
+        value: object = None
         error: BaseException | None = None
         try:
             value = self._work()
         except BaseException as raised:  # whatever a tool raises is its result, never the end of a thread
             error = raised
+        # Before `done` is called: whoever hears of the end may count the hanging threads.
         self._threads._ended(self)
         self._done(value, error)
 
@@ -84,10 +88,11 @@ class Threads:
         """How many threads work and are waited for."""
         return self._busy
 
-    def start(self, work: Callable[[], Any], done: Done) -> Job | None:
+    def start(self, work: Callable[[], object], done: Done) -> Job | None:
         """Starts or queues the work; `done` is called in its thread. None: too many threads hang already."""
         job = Job(self, work, done)
         with self._lock:
+            # A tool that hangs each time would otherwise eat the process's memory, a thread a call.
             if self._abandoned >= self.max_abandoned:
                 return None
             self._waiting.append(job)
@@ -103,6 +108,8 @@ class Threads:
             if self._idle:
                 self._idle.pop().put(job)
                 continue
+            # An inbox for each thread instead of one queue: a job is known to have begun when it is given out, and the
+            # last thread to become idle, whose memory is warm, goes first.
             inbox: SimpleQueue[Job | None] = SimpleQueue()
             inbox.put(job)
             threading.Thread(target=self._serve, args=(inbox,), name="callgate tool", daemon=True).start()

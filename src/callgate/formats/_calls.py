@@ -1,6 +1,7 @@
 """Puts the calls of a wire together from their fragments.
 
-One law: arguments are read whole and strictly, or not at all. Nothing is closed off, guessed or repaired here.
+Law: arguments are read whole and strictly, or not at all: nothing is closed off, guessed or repaired here.
+(tests/test_formats_openai.py::test_what_cannot_be_read_is_incomplete_to_the_character)
 """
 
 from __future__ import annotations
@@ -12,24 +13,26 @@ from itertools import pairwise
 from typing import Any
 
 from callgate.jsonstream import DECODE_ERRORS, JsonScanner, load, repeated_key
-from callgate.types import BadCall, CallDelta, Delta, ToolCall
+from callgate.types import CAME, BadCall, BadReason, CallDelta, Delta, ToolCall
 
 MAX_CALLS = 256
 """Calls of one message. Models write a handful; a loop of thousands is a model gone wrong."""
 MAX_ARGUMENTS = 32 * 1024 * 1024
 """Characters of one call's arguments: a whole large file fits, an endless stream does not."""
 
+_BARE = (None, None, None)
+"""Index, id and name of a fragment that brings none of them."""
 _VOID = re.compile(r"\s*(?:\{\s*\}|null)?\s*")
-"""Arguments that say nothing (yet): a placeholder that real ones may follow."""
+"""Empty arguments: a placeholder that real ones may follow."""
 
 
-def arguments(text: str) -> tuple[dict[str, Any] | None, str]:
+def arguments(text: str) -> tuple[dict[str, Any] | None, BadReason | None]:
     """The object that `text` is, or None and why not: "truncated" or "malformed".
 
     Empty text and null are {} (a tool without parameters); an object that was encoded twice is decoded (policy S).
     """
     if _VOID.fullmatch(text):
-        return {}, ""
+        return {}, None
     try:
         value = load(text)
         if isinstance(value, str):
@@ -38,7 +41,7 @@ def arguments(text: str) -> tuple[dict[str, Any] | None, str]:
         scan = JsonScanner()
         open_end = text.lstrip()[:1] == "{" and scan.feed(text) is None and not scan.broken
         return None, "truncated" if open_end else "malformed"
-    return (value, "") if isinstance(value, dict) else (None, "malformed")
+    return (value, None) if isinstance(value, dict) else (None, "malformed")
 
 
 class Call:
@@ -80,7 +83,7 @@ class Call:
 
     @property
     def void(self) -> bool:
-        """Whether the arguments say nothing so far."""
+        """Whether the arguments are empty so far."""
         return self.size < 64 and _VOID.fullmatch(self.text) is not None
 
     def complete(self) -> bool:
@@ -163,31 +166,33 @@ class Calls:
         for position, entry in enumerate(entries):
             if not isinstance(entry, dict):
                 continue
-            raw = entry.get("function")
-            function: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
-            index = _hashable(entry.get("index", function.get("index")))
-            call_id, name = _word(entry.get("id")), _word(function.get("name"))
-            fragment = _fragment(function.get("arguments"))
-            call: Call | None = None
-            if not whole:
-                call = self._find(index, call_id, name, fragment)
-                bare = index is None and not call_id and not name
-                if bare and len(entries) > 1 and position < len(self._row):
-                    call = self._row[position]  # rule 5
-            if call is None:
-                call = self._new(call_id, name)
-                if call is None:
-                    continue
-            self._note(call, index, call_id)
-            if len(entry) > 2 or len(function) > 2:
-                _keep(call, entry, function)
-            if fragment:
-                call.add(fragment)
-            row.append(call)
-            out += call.deltas()
+            call = self._entry(entry, position if len(entries) > 1 else None, whole=whole)
+            if call is not None:
+                row.append(call)
+                out += call.deltas()
         if len(row) > 1:
             self._row = row
         return out
+
+    def _entry(self, entry: Mapping[str, Any], position: int | None, *, whole: bool) -> Call | None:
+        """One entry of a delta, added to its call; None: there are too many calls. `position` is its place among
+        several."""
+        raw = entry.get("function")
+        function: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
+        index = _hashable(entry.get("index", function.get("index")))
+        call_id, name = _word(entry.get("id")), _word(function.get("name"))
+        fragment = _fragment(function.get("arguments"))
+        call = None if whole else self._find(index, call_id, name, fragment)
+        if not whole and position is not None and position < len(self._row) and (index, call_id, name) == _BARE:
+            call = self._row[position]  # rule 5
+        if call is None and (call := self._new(call_id, name)) is None:
+            return None
+        self._note(call, index, call_id)
+        if len(entry) > 2 or len(function) > 2:
+            _keep(call, entry, function)
+        if fragment:
+            call.add(fragment)
+        return call
 
     def _next(self, entry: Any) -> Delta | None:
         """Nearly every fragment: more arguments, as text, for the call of its index (rule 1)."""
@@ -230,23 +235,23 @@ class Calls:
             at = self._by_index.get(index)
             if at is None:
                 return known if not name else None
-        elif known is not None:
-            at = known
-        elif not (self._all and (id or name or len(self._row) < 2)):
-            return None
         else:
-            at = self._all[-1]
-        if not name:
+            at = known or (self._all[-1] if self._all and (id or name or len(self._row) < 2) else None)
+        if at is None or not name:
             return at  # rule 1
         if at.name is None:
             at.name = name
             return at
+        return self._named(at, id, name, fragment)
+
+    def _named(self, at: Call, id: str | None, name: str, fragment: str) -> Call | None:
+        """The call at hand, if a name that comes with this fragment belongs to it (rules 2 to 4)."""
         if id and at.id and id != at.id:
             return at if name == at.name and at.fragments and not at.complete() else None  # rule 2
         if name == at.name:
             return at if self._repeats(at, id, fragment) else None
         if not at.fragments and self._lengthens(at, id, name):
-            at.name += name  # rule 4
+            at.name = f"{at.name}{name}"  # rule 4
             self.problems.append(f"the name of call {at.number + 1} came in pieces: {at.name!r}")
             return at
         return None
@@ -297,7 +302,7 @@ class Calls:
             held = "{}" if not value else text if text.lstrip()[:1] == "{" else dump_arguments(value)
             out.append(CallDelta(call.number, None, None, held))
         if value is None:
-            return [BadCall(call.number, call.id, call.name, text, reason)]
+            return [BadCall(call.number, call.id, call.name, text, reason or "malformed")]
         flags: frozenset[str] = frozenset()
         if (twice := repeated_key(text, value)) is not None:
             self.problems.append(f"call {call.number + 1} ({call.name}): duplicate key {twice!r}, the last one counts")
@@ -353,5 +358,5 @@ def _keep(call: Call, entry: Mapping[str, Any], function: Mapping[str, Any]) -> 
         call.extra.update(extra)
 
 
-_ENTRY = frozenset({"index", "id", "type", "function"})
+_ENTRY = frozenset({"index", "id", "type", "function", CAME})
 _FUNCTION = frozenset({"index", "name", "arguments"})

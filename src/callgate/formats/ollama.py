@@ -1,7 +1,9 @@
 """Ollama's own chat API (`/api/chat`), streamed or whole; `/api/generate` is read too.
 
-One law: a call is whole or it is none. Ollama's parser gives calls only when they are complete, with arguments that are
-objects already: they are never glued, and two in the same place of two records are two calls.
+Law: a call is whole or it is none; two in the same place of two records are two calls.
+(tests/test_formats_ollama.py::test_calls_are_whole_and_never_merged)
+
+Ollama's parser gives calls only when they are complete, with arguments that are objects already: they are never glued.
 """
 
 from __future__ import annotations
@@ -9,28 +11,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from callgate.errors import ConfigError
+from callgate.formats._accepted import Accepted
 from callgate.formats._calls import Calls, arguments
-from callgate.formats._ends import error_text, reason_of, usage_of
+from callgate.formats._ends import End, interruption, raw_of, usage_of
 from callgate.formats._json import parse, parser
+from callgate.formats._ollama_in import load_request
+from callgate.formats._sent_schema import OPENAI, sent_schema
 from callgate.types import (
-    SOUND,
+    CAME,
     BadCall,
     Delta,
     Finish,
-    FinishReason,
     Message,
     ReasoningDelta,
     Reply,
     Request,
     TextDelta,
     ToolCall,
+    ToolSpec,
     Usage,
 )
 from callgate.wire import NDJSON, Record, dump_ndjson
+
+__all__ = ["END", "Dumper", "Loader", "accept", "build", "dump_whole", "frame", "framing", "load_request"]
 
 framing = NDJSON
 END = b""
@@ -47,30 +55,29 @@ _PLAIN = re.compile(
 ).fullmatch
 """The record that nearly every one is, to the byte as Ollama writes it: its text, without a parser. Anything else, also
 an escaped character in the text, takes the long way."""
+_NO_ANSWER = frozenset({"load", "unload"})
+"""Ollama's words where nothing was asked: the model was loaded, or let go."""
 _USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
 
 
 class Loader:
-    """Reads the records of one message; the end is sound only if a record said `done`."""
+    """Reads the records of one message; the end is sound only if a record is `done`."""
 
     def __init__(self, *, tools: tuple[str, ...] = ()) -> None:
         self._parse = parser()
         self.other_choices: dict[int, list[ToolCall]] = {}
         self._calls = Calls(tools)
-        self._done = False
-        self._raw: str | None = None
-        self._error: str | None = None
+        self._end = End()
         self._usage: Usage | None = None
-        self._problems: list[str] = []
 
     @property
     def over(self) -> bool:
-        """Whether the server said that nothing follows."""
-        return self._done
+        """Whether the server has declared the end."""
+        return self._end.done
 
     def feed(self, record: Record) -> list[Delta]:
         """The deltas of one record."""
-        if found := _PLAIN(record.data):
+        if (found := _PLAIN(record.data)) and not self._end.done:
             return [TextDelta(found[1])]
         try:
             value = self._parse(record.data)
@@ -82,81 +89,79 @@ class Loader:
         try:
             value = parse(record.data)
         except (ValueError, RecursionError):
-            if record.cut:
-                self._problems.append("the stream was cut inside a record")
-            else:
-                self._error = self._error or f"the server sent what is not JSON: {record.data.strip()[:200]!r}"
+            self._end.unreadable(record)
             return []
         return self.take(value, record.event)
 
     def take(self, value: Any, event: str = "") -> list[Delta]:
         """The same for a record that is parsed already."""
         if not isinstance(value, dict):
-            self._problems.append(f"a record that is no object was ignored: {str(value)[:80]}")
+            self._end.note(f"a record that is no object was ignored: {str(value)[:80]}")
             return []
         if event == "error" or value.get("error"):
-            self._error = self._error or error_text(value)
+            self._end.fail(value)
         message = value.get("message")
         if not isinstance(message, dict):
             message = {"content": value.get("response"), "thinking": value.get("thinking")}  # /api/generate
-        content = message.get("content")
-        out: list[Delta] = []
-        if (
-            len(message) != 2 or "role" not in message or content is None
-        ):  # nearly every message has role and content, no more
-            if (text := message.get("thinking")) and isinstance(text, str):
-                out.append(ReasoningDelta(text))
-            if content and isinstance(content, str):
-                out.append(TextDelta(content))
-            if (calls := message.get("tool_calls")) and isinstance(calls, list):
-                out += self._calls.feed(calls, whole=True)
-        elif content and isinstance(content, str):
-            out.append(TextDelta(content))
+        if self._end.done:
+            return self._late(value, message)
+        out = self._content(message)
         if value.get("done") is True:
-            self._done = True
-            self._raw = value.get("done_reason") or self._raw
+            self._end.done = True
+            raw = raw_of(value.get("done_reason"))
+            self._end.say("stop" if raw in _NO_ANSWER or raw is None else raw)
             self._usage = usage_of(value, _USAGE) or self._usage
         return out
 
+    def _content(self, message: Mapping[str, Any]) -> list[Delta]:
+        out: list[Delta] = []
+        content = message.get("content")
+        if len(message) == 2 and "role" in message and content is not None:  # as in nearly every record
+            return [TextDelta(content)] if content and isinstance(content, str) else out
+        if (text := message.get("thinking")) and isinstance(text, str):
+            out.append(ReasoningDelta(text))
+        if content and isinstance(content, str):
+            out.append(TextDelta(content))
+        if (calls := message.get("tool_calls")) and isinstance(calls, list):
+            out += self._calls.feed(calls, whole=True)
+        return out
+
+    def _late(self, value: Mapping[str, Any], message: Mapping[str, Any]) -> list[Delta]:
+        """A record after the end: what only some readers see must not run; counts still count."""
+        if any(message.get(key) for key in ("content", "thinking", "tool_calls")):
+            self._end.note("text or calls after the record that is done were dropped")
+        self._usage = usage_of(value, _USAGE) or self._usage
+        return []
+
     def finish(self) -> list[Delta]:
         """The stream is over: each call's `ToolCall` or `BadCall`, then the `Finish`."""
-        reason: FinishReason = "stop"
-        if self._error is not None:
-            reason = "error"
-        elif not self._done:
-            reason = "interrupted"
-            self._problems.append("the stream ended without a record that is done")
-        elif self._raw is not None:
-            reason, known = reason_of(self._raw)
-            if not known and self._raw not in ("load", "unload"):
-                self._problems.append(f"unknown done_reason {self._raw!r}, taken for a plain end")
-        settled = self._calls.finish(sound=reason in SOUND)
-        if reason in SOUND:
-            reason = "tool_calls" if any(isinstance(call, ToolCall) for call in settled) else "stop"
-        if reason == "error" and self._error is None:
-            self._error = f"the server ended the answer with {self._raw!r}"
-        problems = tuple(dict.fromkeys([*self._problems, *self._calls.problems]))
-        return [*settled, Finish(reason, self._usage, self._raw, self._error, problems)]
+        return self._end.settle(self._calls, usage=self._usage, came={}, stop="a record that is done")
 
     def fail(self, error: str, *, interrupted: bool = False) -> list[Delta]:
         """The stream broke: like `finish`, with this error. After a sound end it is only a problem."""
-        if interrupted and self._done and self._error is None:
-            self._problems.append(f"after the end of the answer: {error}")
-            return self.finish()
-        self._error = self._error or error
-        deltas = self.finish()
-        if interrupted:
-            last = deltas[-1]
-            assert isinstance(last, Finish)
-            deltas[-1] = Finish("interrupted", last.usage, last.raw, last.error, last.problems)
-        return deltas
+        return self._end.broken(error, self.finish, interrupted=interrupted)
 
 
 # --- Request -> body ----------------------------------------------------------------------------------------------
 
 _TOP = frozenset({"think", "keep_alive", "logprobs", "top_logprobs", "truncate", "shift"})
 _OPTIONS = {"max_tokens": "num_predict", "max_completion_tokens": "num_predict", "context_length": "num_ctx"}
-_EFFORT: dict[Any, Any] = {"none": False, "minimal": "low"}
+_EFFORT: dict[Any, Any] = {"none": False, "minimal": "low", "xhigh": "high"}
+"""OpenAI's words for an effort that Ollama refuses ("invalid think value"), in its own: a switch, low, medium, high."""
+NO_OUTPUT = "(no output)"
+_OURS = frozenset({CAME, "pinned", "role"})
+"""Keys of `extra` that are not for Ollama; the role "developer" of OpenAI's API is its role "system"."""
+
+
+def accept(request: Request) -> Accepted:
+    """The request as Ollama accepts it. Names of tools go as they are; its Go structures want schemas like OpenAI's."""
+    tools, notes = [], []
+    for tool in request.tools:
+        schema, lost = sent_schema(tool.parameters, OPENAI)
+        tools.append(replace(tool, parameters=schema))
+        if lost:
+            notes.append(f"tool {tool.name}: sent without {', '.join(lost)}; callgate checks them")
+    return Accepted(replace(request, tools=tuple(tools)), {}, tuple(notes))
 
 
 def build(request: Request, model: str) -> dict[str, Any]:
@@ -169,18 +174,26 @@ def build(request: Request, model: str) -> dict[str, Any]:
         )
     if request.parallel is False and request.tools:
         raise ConfigError("parallel=False: Ollama cannot forbid several calls; set the agent's max_calls_per_turn to 1")
-    if request.tools and request.tool_choice == "auto":
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
-            }
-            for t in request.tools
-        ]
+    extra = dict(request.extra)
+    if request.tool_choice == "auto" and (tools := [*map(_tool, request.tools), *extra.pop("tools", ())]):
+        body["tools"] = tools
     if request.schema is not None:
         body["format"] = dict(request.schema)
+    options = _options(request.options, body)
+    if isinstance(more := extra.pop("options", None), Mapping):
+        options |= more
+    if options:
+        body["options"] = options
+    body.setdefault("truncate", False)  # else it cuts a long prompt in silence; servers that do not know it ignore it
+    body["stream"] = request.stream
+    body.update(extra)
+    return body
+
+
+def _options(given: Mapping[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """The sampling options by Ollama's names; those that stand beside them are put into the body."""
     options: dict[str, Any] = {}
-    for key, value in request.options.items():
+    for key, value in given.items():
         if key in _TOP:
             body[key] = value
         elif key == "reasoning_effort":
@@ -189,14 +202,13 @@ def build(request: Request, model: str) -> dict[str, Any]:
             options["stop"] = [value] if isinstance(value, str) else list(value)
         else:
             options[_OPTIONS.get(key, key)] = value
-    if options:
-        body["options"] = options
-    body["stream"] = request.stream
-    extra = dict(request.extra)
-    if isinstance(more := extra.pop("options", None), Mapping):
-        body["options"] = {**options, **more}
-    body.update(extra)
-    return body
+    return options
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    extra = dict(tool.extra)
+    return {"type": "function", "function": {**function, **extra.pop("function", {})}, **extra}
 
 
 def _message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
@@ -211,18 +223,23 @@ def _message(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
         if message.calls:
             out["tool_calls"] = [_call(index, call) for index, call in enumerate(message.calls)]
     elif message.role == "tool":
+        out["content"] = message.text if message.text.strip() else NO_OUTPUT
         name = message.name or names.get(message.call_id or "")
-        if name:
-            out["tool_name"] = name
-        if message.call_id:
-            out["tool_call_id"] = message.call_id
-    out.update(message.extra)
+        out |= {"tool_name": name} if name else {}
+        out |= {"tool_call_id": message.call_id} if message.call_id else {}
+    out.update(_theirs(message.extra))
     return out
 
 
+def _theirs(extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in extra.items() if key not in _OURS}
+
+
 def _call(index: int, call: ToolCall) -> dict[str, Any]:
-    function = {"index": index, "name": call.name, "arguments": dict(call.arguments)}
-    return {"id": call.id, "function": function, **call.extra}
+    extra = _theirs(call.extra)
+    inner = extra.pop("function", {})
+    function = {"index": index, "name": call.name, "arguments": dict(call.arguments), **inner}
+    return {"id": call.id, "function": function, **extra}
 
 
 def _image(part: Mapping[str, Any]) -> str:
@@ -245,6 +262,10 @@ class Dumper:
 
     def __init__(self, *, model: str = "", id: str = "", created: int = 0) -> None:
         self._head = {"model": model, "created_at": _when(created)}
+
+    def start(self) -> list[dict[str, Any]]:
+        """Nothing opens a message here."""
+        return []
 
     def feed(self, deltas: Iterable[Delta]) -> list[dict[str, Any]]:
         """The records for these deltas, ready for JSON."""
@@ -274,15 +295,21 @@ class Dumper:
         return {**self._head, "message": {"role": "assistant", **message}, "done": False}
 
     def _end(self, finish: Finish) -> list[dict[str, Any]]:
-        if finish.reason == "error" or finish.error:
-            return [{"error": finish.error or "the model failed"}]
-        if finish.reason == "interrupted":
-            return []
-        return [{**self._record({"content": ""}), **_done(finish.raw, finish.reason, finish.usage)}]
+        if finish.reason in ("error", "interrupted"):
+            return [_failure(finish.reason, finish.error)]
+        return [{**self._record({"content": ""}), **_done(finish.reason, finish.usage)}]
 
 
-def _done(raw: str | None, reason: str, usage: Usage | None) -> dict[str, Any]:
-    out: dict[str, Any] = {"done": True, "done_reason": raw or ("stop" if reason == "tool_calls" else reason)}
+def _failure(reason: str, error: str | None) -> dict[str, Any]:
+    """The error of an answer that failed or was cut off: Ollama's is a text."""
+    if reason != "interrupted":
+        return {"error": error or "the model failed"}
+    words = interruption(error)
+    return {"error": words["message"], "code": words["code"]}
+
+
+def _done(reason: str, usage: Usage | None) -> dict[str, Any]:
+    out: dict[str, Any] = {"done": True, "done_reason": "stop" if reason == "tool_calls" else reason}
     if usage:
         out["prompt_eval_count"] = usage.get("input", 0)
         out["eval_count"] = usage.get("output", 0)
@@ -291,15 +318,15 @@ def _done(raw: str | None, reason: str, usage: Usage | None) -> dict[str, Any]:
 
 def dump_whole(reply: Reply, *, model: str = "", id: str = "", created: int = 0) -> dict[str, Any]:
     """A reply as the body of an answer that is not streamed."""
-    if reply.finish == "error":
-        return {"error": reply.error or "the model failed"}
+    if reply.finish in ("error", "interrupted"):
+        return _failure(reply.finish, reply.error)
     message: dict[str, Any] = {"role": "assistant", "content": reply.content}
     if reply.reasoning:
         message["thinking"] = reply.reasoning
     if reply.calls:
         message["tool_calls"] = [_call(index, call) for index, call in enumerate(reply.calls)]
     head = {"model": model, "created_at": _when(created), "message": message}
-    return {**head, **_done(reply.raw_finish, reply.finish, reply.usage)}
+    return {**head, **_done(reply.finish, reply.usage)}
 
 
 def _when(created: int) -> str:

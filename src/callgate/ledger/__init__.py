@@ -1,26 +1,31 @@
 """The ledger: what happened in every run, so durably that a run survives its process.
 
-One law: when `append` has returned, the entries survive a killed process, durable ones a power cut as well; what was
+Law: when `append` has returned, the entries survive a killed process, durable ones a power cut as well; what was
 written is never changed, and no two owners ever write one run at the same time.
+(tests/test_crash.py::test_killed_at_every_boundary)
 
 Theory of operation. A run is a list of entries, numbered from 1 without gaps and chained by digests. (1) Before a
 write starts, its `call_intent` is appended durably; after it ended, its `call_result`. An intent without a result is a
 write of unknown outcome. (2) Whoever carries out a run holds its lease and appends under the lease's fence; a lease
 passes to another owner only when it ran out or its holder is certainly dead, and then the old fence is refused for
 ever. So of several that resume one run exactly one wins. (3) Secrets are masked before anything is stored, in memory
-before anything is read. (4) Time never runs backwards within a run, whatever the clock does. (5) What goes wrong is a
-`LedgerError` that says what to do, and the call that could not be recorded is not run.
+before anything is read; where masking changed the arguments of a call that waits or has begun, the true ones are held
+beside the journal until its outcome is final. (4) Time never runs backwards within a run, whatever the clock does.
+(5) What goes wrong is a `LedgerError` that says what to do, and the call that could not be recorded is not run.
 
 To add a store: one file here with a class `Store` that keeps the promises of `Ledger`; `open("name:rest")` finds it by
-its file's name and makes it with `Store(rest, masking=…)`. tests/test_ledger.py then holds it to every law.
+its file's name and makes it with `Store(rest, masking=…, hold_secrets=…)`. tests/test_ledger.py then holds it to every
+law.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from callgate.errors import ConfigError
@@ -38,7 +43,7 @@ from callgate.ledger._entries import (
     load_result,
 )
 from callgate.ledger._folding import writes_of
-from callgate.ledger._holding import Hold
+from callgate.ledger._leases import LeaseKeeper
 from callgate.masking import Masking
 from callgate.types import Entry, ToolResult
 
@@ -49,8 +54,8 @@ __all__ = [
     "KINDS",
     "LEASE_SECONDS",
     "NO_EFFECT",
-    "Hold",
     "Lease",
+    "LeaseKeeper",
     "Ledger",
     "Pruned",
     "Report",
@@ -120,6 +125,18 @@ class Ledger(Protocol):
         """The whole result of a call, uncut."""
         ...
 
+    async def held(self, run_id: str) -> dict[str, dict[str, object]]:
+        """Call id -> true arguments, of the calls that wait or have begun and whose outcome is not final.
+
+        Only calls whose arguments the journal has not as they were (masked, or not JSON), and only if the ledger may
+        hold secrets. To go on with a run; never to be shown, logged or exported.
+        """
+        ...
+
+    async def hash_key(self) -> bytes:
+        """32 random bytes, made once for this ledger: the key of `arguments_hash`."""
+        ...
+
     async def lease(self, run_id: str, *, owner: str | None = None, seconds: float = LEASE_SECONDS) -> Lease:
         """The sole right to carry out the run. Raises `RunBusy` while somebody else holds it."""
         ...
@@ -159,31 +176,45 @@ class Ledger(Protocol):
         ...
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """The stores there are."""
     return tuple(sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_")))
 
 
 def open(  # noqa: A001 - `ledger.open` is the contract's name
-    where: str | Ledger | None = None, *, masking: Masking | None = None
+    where: str | Ledger | None = None,
+    *,
+    masking: Masking | None = None,
+    hold_secrets: bool = True,
+    keep_runs: int | None = None,
 ) -> Ledger:
-    """The ledger at `where`: "memory", "sqlite:PATH", "postgresql://…"; a ledger is given back as it is."""
+    """The ledger at `where`: "memory", "sqlite:PATH", "postgresql://…"; a ledger is given back as it is.
+
+    `hold_secrets=False`: arguments that are masked in the journal are kept nowhere, so such a call is not taken up
+    again by another process. `keep_runs`: how many finished runs one in memory keeps (default 1,000).
+    """
     if where is None:
         where = "memory"
     if not isinstance(where, str):
+        if not isinstance(where, Ledger):
+            raise ConfigError(f"ledger: {type(where).__name__} is no store: it lacks methods of callgate.ledger.Ledger")
         return where
     name, _, rest = where.partition(":")
     if name == "postgresql":
         name, rest = "postgres", where
+    if where == "memory" and keep_runs is not None:
+        rest = str(keep_runs)
     if name not in names():
         raise ConfigError(
             f'ledger {where!r}: no such store; write "memory", "sqlite:PATH" or "postgresql://USER@HOST/DATABASE"'
         )
+    # By name: a plug and its driver are imported when somebody uses them.
     store: Callable[..., Ledger] = import_module(f"{__name__}.{name}").Store
-    return store(rest, masking=masking or Masking())
+    return store(rest, masking=masking or Masking(), hold_secrets=hold_secrets)
 
 
-def hold(ledger: Ledger, run_id: str, *, seconds: float = LEASE_SECONDS) -> AbstractAsyncContextManager[Hold]:
+def hold(ledger: Ledger, run_id: str, *, seconds: float = LEASE_SECONDS) -> AbstractAsyncContextManager[LeaseKeeper]:
     """Holds the lease of a run while it is carried out, and keeps it renewed.
 
     Raises `RunBusy` on entry while another holds it. `hold.fence` goes with every append; `hold.cancelled` is an event
@@ -193,8 +224,10 @@ def hold(ledger: Ledger, run_id: str, *, seconds: float = LEASE_SECONDS) -> Abst
 
 
 @asynccontextmanager
-async def _hold(ledger: Ledger, run_id: str, seconds: float) -> AsyncIterator[Hold]:
-    held = Hold(ledger, await ledger.lease(run_id, seconds=seconds), seconds)
+async def _hold(ledger: Ledger, run_id: str, seconds: float) -> AsyncIterator[LeaseKeeper]:
+    # Before the lease is asked for: its holder must give up earlier than the ledger lets others in, never later.
+    asked = monotonic()
+    held = LeaseKeeper(ledger, await ledger.lease(run_id, seconds=seconds), seconds, asked=asked)
     held.start()
     try:
         yield held
@@ -205,6 +238,9 @@ async def _hold(ledger: Ledger, run_id: str, seconds: float) -> AsyncIterator[Ho
 async def close(ledger: Ledger, run_id: str) -> bool:
     """Ends a run that nobody carries out as cancelled; started writes stay unknown. False: it has ended already, or
     there is no such run. Raises `RunBusy` if somebody carries it out."""
+    # First without the lease: taking one makes a row for a run that may not exist.
+    if await ledger.run(run_id) is None:
+        return False
     async with hold(ledger, run_id) as held:
         info = await ledger.run(run_id)
         if info is None or info.reason not in (None, "waiting"):

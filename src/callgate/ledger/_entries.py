@@ -1,6 +1,9 @@
 """What a journal is made of: the kinds of entries, their JSON, their chain of digests; the words for runs and writes.
 
-One law: an entry that was written is read back the same for ever; its kind and the names in its data are for life.
+Law: an entry that was written is read back the same for ever; its kind and the names in its data are for life.
+(tests/test_ledger.py::test_what_was_appended_is_read_back_by_whoever_opens_the_ledger)
+Law: whatever is damaged in a stored entry, reading it raises LedgerError.
+(tests/test_ledger_damage.py::test_every_damage_is_a_ledger_error)
 
 Each kind needs the fields listed in `KINDS`; more may stand beside them and are kept. Every entry carries the version
 of its shape; `UPGRADES` turns older shapes into today's when they are read, and a newer shape is refused, not guessed.
@@ -12,23 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from callgate.errors import LedgerError
 from callgate.events import load_event
 from callgate.keys import arguments_hash, idempotency_key
-from callgate.masking import Masking
-from callgate.results import to_json
 from callgate.types import Entry, ToolCall, ToolResult
 
-_encode = json.JSONEncoder(allow_nan=False).encode
-
-VERSION = 1
+VERSION = 2
 """The shape that entries are written in today."""
-
-MAX_ENTRY = 64_000_000
-"""Characters of one entry's JSON: far above any real result, far below what a store can bear (SQLite: 1 GB)."""
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "run_started": ("model", "principal"),
@@ -52,8 +47,12 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 write becomes known after its result had been given ("lookup", "late" or "person" in `by`).
 """
 
-UPGRADES: dict[tuple[str, int], Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
-"""(kind, version) -> its data in the shape of version + 1."""
+UPGRADES: dict[tuple[str, int], Callable[[Mapping[str, object]], Mapping[str, object]]] = {
+    (kind, 1): lambda data: data for kind in KINDS
+}
+"""(kind, version) -> its data in the shape of version + 1.
+
+Version 2 adds fields (what was read of a call, the state of the asking); nothing that version 1 had is gone."""
 
 NO_EFFECT: frozenset[str] = frozenset(
     {"failed", "not_found", "denied", "not_started", "invalid_arguments", "unknown_tool"}
@@ -142,114 +141,110 @@ class Report:
     """What is no fault but worth knowing: runs that were cut off, writes of unknown outcome."""
 
 
-@dataclass(slots=True, frozen=True)
-class Line:
-    """An entry as stores keep it: JSON made and masked, before it is numbered and dated."""
-
-    kind: str
-    version: int
-    data: Mapping[str, Any] = field(repr=False)
-    text: str = field(repr=False)
-    """The JSON of `data`; ASCII only, so that every store can hold it."""
+_SHAPES: Mapping[str, tuple[type, ...]] = {
+    "call_id": (str,),
+    "tool": (str,),
+    "arguments_hash": (str,),
+    "key": (str,),
+    "by": (str,),
+    "reason": (str,),
+    "principal": (str, Mapping, type(None)),
+    "arguments": (Mapping,),
+    "call": (Mapping,),
+    "verdict": (Mapping,),
+    "message": (Mapping,),
+    "result": (Mapping,),
+    "deltas": (list, tuple),
+}
+"""Field that a kind needs -> what it is."""
 
 
 def check(entry: Entry) -> None:
     """Raises LedgerError for an entry that is none."""
-    needed = KINDS.get(entry.kind)
-    if needed is None:
+    if entry.kind not in KINDS:
         raise LedgerError(f"entry kind {entry.kind!r}: unknown; known are {', '.join(KINDS)}")
-    for name in needed:
-        if name not in entry.data:
-            raise LedgerError(f"entry {entry.kind}: the field {name!r} is missing")
+    if fault := fault_in(entry.kind, entry.data):
+        raise LedgerError(f"entry {entry.kind}: {fault}")
     if entry.version != VERSION:
         raise LedgerError(f"entry {entry.kind}: version {entry.version} cannot be written, only {VERSION}")
 
 
-def to_line(entry: Entry, masking: Masking) -> Line:
-    """The entry checked, masked and as JSON. Raises LedgerError for what no ledger could hold."""
-    check(entry)
-    data, text = _masked_json(entry.data, masking)
-    if len(text) > MAX_ENTRY:
-        data = _cut(entry, data, len(text))
-        text = _encode(data)
-    return Line(entry.kind, entry.version, data, text)
-
-
-def _masked_json(data: Mapping[str, Any], masking: Masking) -> tuple[Mapping[str, Any], str]:
-    """The data without secrets, and its JSON; what JSON cannot hold is made plain first."""
-    try:
-        text = _encode(data)
-    except (TypeError, ValueError, RecursionError):
-        data = to_json(data)
-        text = _encode(data)
-    if not masking.may_concern(text):
-        return data, text
-    try:
-        masked = masking.value(data)
-        return masked, _encode(masked)
-    except RecursionError:  # nested too deeply to be gone through; JSON with a masked text stays JSON
-        text = masking.text(text)
-        return json.loads(text), text
-
-
-def _cut(entry: Entry, data: Mapping[str, Any], size: int) -> Mapping[str, Any]:
-    """A result too large to be kept whole is kept without its value; anything else of that size is refused."""
-    result = data.get("result")
-    if entry.kind not in ("call_result", "call_settled") or not isinstance(result, Mapping):
-        raise LedgerError(f"entry {entry.kind}: {size} characters are over the limit of {MAX_ENTRY} (MAX_ENTRY)")
-    note = f"(a value of {size} characters: too large to be kept)"
-    kept = {**data, "result": {**result, "value": note}}
-    content = result.get("content")
-    if isinstance(content, str) and len(content) > MAX_ENTRY // 10:
-        kept["result"] = {**kept["result"], "content": content[: MAX_ENTRY // 10]}
-    return kept
+def fault_in(kind: str, data: Mapping[str, object]) -> str | None:
+    """What is wrong with the data of an entry of this kind; None if it has what its kind needs."""
+    for name in KINDS[kind]:
+        if name not in data:
+            return f"the field {name!r} is missing"
+        if name in _SHAPES and not isinstance(data[name], _SHAPES[name]):
+            return f"the field {name!r} is of type {type(data[name]).__name__}"
+    return None
 
 
 def from_text(kind: str, version: int, text: str, *, seq: int, at: float) -> Entry:
-    """The entry that a store kept, in today's shape."""
+    """The entry that a store kept, in today's shape. Raises LedgerError if it is damaged."""
+    # A kind or version from the future may change what the others mean: refused, not skipped.
     if version > VERSION or kind not in KINDS:
         raise LedgerError(f"entry {seq}: {kind!r} version {version} was written by a newer callgate; update callgate")
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise LedgerError(f"entry {seq} ({kind}): its JSON is damaged: {error}") from error
-    if not isinstance(data, dict):
-        raise LedgerError(f"entry {seq} ({kind}): its JSON is no object")
+    if version < 1:
+        raise LedgerError(f"entry {seq} ({kind}): version {version} is damaged")
+    data: Mapping[str, object] = data_of(text, f"entry {seq} ({kind})")
     while version < VERSION:
         data = UPGRADES[kind, version](data)
         version += 1
+    if fault := fault_in(kind, data):
+        raise LedgerError(f"entry {seq} ({kind}): {fault}")
     return Entry(kind, data, seq=seq, at=at, version=version)
+
+
+def data_of(text: str, where: str) -> dict[str, object]:
+    """The JSON object in a stored text. Raises LedgerError, with `where`, if it is damaged."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LedgerError(f"{where}: its JSON is damaged: {error}") from error
+    if not isinstance(data, dict):
+        raise LedgerError(f"{where}: its JSON is no object")
+    return data
 
 
 def digest(before: str, *, run_id: str, seq: int, at: float, line: tuple[str, int, str]) -> str:
     """The digest of an entry: of everything in it, and of the digest before it. `line` is (kind, version, text)."""
     kind, version, text = line
+    # The id as JSON: one with a line end in it must not read as two fields of this head. `repr` of a float is exact and
+    # the same on every platform since Python 3.1.
     head = f"{before}\n{json.dumps(run_id)}\n{seq}\n{at!r}\n{kind}\n{version}\n"
-    return hashlib.blake2b((head + text).encode("ascii"), digest_size=16).hexdigest()
+    # A chain against damage and careless editing. Whoever may write to the file can make a chain of his own: that takes
+    # a signature, and a key that he does not have.
+    return hashlib.blake2b((head + text).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def intent(run_id: str, call: ToolCall, principal: str | None, *, key: str | None = None) -> Entry:
-    """The entry that must be durable before a write starts. `key`: another idempotency key, of the caller's."""
+def intent(
+    run_id: str, call: ToolCall, principal: str | None, *, key: str | None = None, hash_key: bytes = b""
+) -> Entry:
+    """The entry that must be durable before a write starts. `key`: another idempotency key, of the caller's;
+    `hash_key`: that of the ledger."""
     return Entry(
         "call_intent",
         {
             "call_id": call.id,
             "tool": call.name,
             "arguments": call.arguments,
-            "arguments_hash": arguments_hash(call.name, call.arguments),
+            "arguments_hash": arguments_hash(call.name, call.arguments, key=hash_key),
             "key": key or idempotency_key(run_id, call.id),
             "principal": principal,
         },
     )
 
 
-def load_result(data: Mapping[str, Any]) -> ToolResult | None:
+def load_result(data: Mapping[str, object]) -> ToolResult | None:
     """The `ToolResult` in the data of a `call_result` or `call_settled`."""
     result = data.get("result")
+    # An entry of another program's making: it has an outcome that we cannot read, so the write stays unknown.
     if not isinstance(result, Mapping):
         return None
     try:
         loaded = load_event({"type": "tool_result", **result})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # whatever a damaged result leads to
         raise LedgerError(f"a result in the ledger cannot be read: {error}") from error
-    return loaded if isinstance(loaded, ToolResult) else None
+    if not (isinstance(loaded, ToolResult) and isinstance(loaded.status, str) and isinstance(loaded.call_id, str)):
+        raise LedgerError("a result in the ledger cannot be read: it is damaged")
+    return loaded

@@ -1,7 +1,8 @@
 """One thread that writes for everybody: what waits is written in one transaction (group commit).
 
-One law: a task's future is done only after the transaction that holds it was committed, or it has the reason why not;
-one task that fails does not cost the others of its group.
+Law: a task's future is done only after the transaction that holds it was committed, or it has the reason why not; one
+task that fails does not cost the others of its group.
+(tests/test_ledger.py::test_one_refused_append_costs_the_others_nothing)
 
 The thread starts with the first task and ends when nothing came for a while, so that a forgotten ledger holds neither
 a thread nor a file for ever.
@@ -34,10 +35,14 @@ Ask: TypeAlias = "Callable[[str, Sequence[Any]], list[Any]]"
 class Task:
     """Something to be done inside a transaction."""
 
-    work: Callable[[Ask], Any]
+    work: Callable[[Ask], object]
     durable: bool
-    future: asyncio.Future[Any] = field(repr=False)
-    value: Any = None
+    future: asyncio.Future[object] = field(repr=False)
+    prepare: Callable[[], None] | None = None
+    """Done in the thread before the transaction, once: what needs no database, so that nobody waits for it there."""
+    run: str = ""
+    """The run whose row is locked first; a group is done in the order of these, lest two groups block each other."""
+    value: object = None
     error: Exception | None = None
 
 
@@ -57,15 +62,21 @@ class Writer:
         self._running = False
         self._closed = False
 
-    def submit(self, work: Callable[[Ask], Any], *, durable: bool) -> asyncio.Future[Any]:
+    def submit(
+        self, work: Callable[[Ask], object], *, durable: bool, prepare: Callable[[], None] | None = None, run: str = ""
+    ) -> asyncio.Future[Any]:
         """Queues the work; the future is of the running loop."""
-        task = Task(work, durable, asyncio.get_running_loop().create_future())
+        task = Task(work, durable, asyncio.get_running_loop().create_future(), prepare, run)
         with self._wake:
             if self._closed:
                 raise LedgerError("the ledger is closed")
+            # One thread and a queue, not a lock: while one transaction is synced to the disk, all that comes meanwhile
+            # waits for the next one, and a sync costs the same for one entry as for five hundred.
             self._queue.append(task)
             if not self._running:
                 self._running = True
+                # A daemon, and none that asyncio joins: a process that forgets its ledger must end nevertheless. What
+                # was promised is on the disk when its future is done, so nothing is lost by that.
                 threading.Thread(target=self._serve, name=self._name, daemon=True).start()
             self._wake.notify()
         return task.future
@@ -76,12 +87,15 @@ class Writer:
             self._closed = True
             self._wake.notify_all()
             while self._running:
+                # With a limit: a thread that died with the interpreter would never notify.
                 self._wake.wait(0.1)
 
     def _serve(self) -> None:
+        # Masking is done outside of the transaction: it may take longer than others should wait for the lock.
         while group := self._next_group():
-            self._write(group)
-            _tell(group)
+            if ready := [task for task in group if _is_prepared(task)]:
+                self._write(ready)
+            _wake(group)
 
     def _next_group(self) -> list[Task]:
         """What waits, or nothing when it is time to end."""
@@ -98,6 +112,8 @@ class Writer:
         try:
             self._transact(group)
         except Exception as error:
+            # After `Lost` nobody knows whether the whole group is committed: to do its tasks one by one would do some
+            # twice.
             if len(group) == 1 or isinstance(error, Lost):
                 for task in group:
                     task.error = error
@@ -107,13 +123,23 @@ class Writer:
                 self._write([task])
 
 
-def _tell(group: list[Task]) -> None:
+def _is_prepared(task: Task) -> bool:
+    try:
+        if task.prepare is not None:
+            task.prepare()
+    except Exception as error:
+        task.error = error
+    return task.error is None
+
+
+def _wake(group: list[Task]) -> None:
     """Wakes the waiting tasks, a few in each round of their loop: hundreds at once would keep it from anything else."""
     loops: dict[asyncio.AbstractEventLoop, list[Task]] = {}
     for task in group:
         loops.setdefault(task.future.get_loop(), []).append(task)
     for loop, tasks in loops.items():
         try:
+            # `Future.set_result` belongs to the loop's thread (Python's asyncio-dev, "Concurrency and Multithreading").
             loop.call_soon_threadsafe(_finish, loop, tasks)
         except RuntimeError:  # the loop was closed; nobody waits any more
             continue

@@ -1,8 +1,9 @@
 """A server as a child process: JSON-RPC, one message a line, on its standard input and output.
 
-One law: no line is longer than MAX_MESSAGE, and nothing of the process outlives the connection.
-
 The SDK's own stdio transport takes lines of any length (and time that grows with their square).
+
+Law: no line is longer than MAX_MESSAGE, and nothing of the process outlives the connection.
+(tests/test_mcp.py::test_a_server_that_cannot_be_used_is_an_error_in_time)
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
+from callgate.mcp._encoding import sound_json
+
 MAX_MESSAGE: Final = 8_000_000
 """Bytes of one message of a server: larger than any sane list or result, small enough to hold."""
+MAX_DEPTH: Final = 190
+"""Levels of nesting of one message; pydantic takes no more, and without its id the call would wait for ever."""
 GRACE: Final = 2.0
 """Seconds that a process gets to end by itself, and again after SIGTERM."""
 STDERR_LINES: Final = 20
 
 
-class Talkative(Exception):
-    """The server sent more in one message than is taken."""
+class MessageTooLarge(Exception):
+    """The server sent more in one message, or nested it deeper, than is taken."""
 
 
 Closed = Callable[[str, tuple[str, ...]], None]
@@ -31,7 +36,7 @@ Closed = Callable[[str, tuple[str, ...]], None]
 @asynccontextmanager
 async def pipes(
     command: tuple[str, ...], *, env: Mapping[str, str], cwd: str | None, closed: Closed
-) -> AsyncIterator[tuple[Any, Any]]:
+) -> AsyncIterator[tuple[object, object]]:
     """(messages from the server, messages to it) while the block lasts.
 
     `closed` gets the reason if it ends first, and the end of its standard error.
@@ -44,15 +49,15 @@ async def pipes(
     )
     child = _Child(process, closed)
     async with anyio.create_task_group() as tasks:
-        for work in (child.listen, child.speak, child.collect):
+        for work in (child.read, child.write, child.read_errors):
             tasks.start_soon(work)
         try:
-            yield child.heard, child.said
+            yield child.incoming, child.outgoing
         finally:
             child.ending = True
             with anyio.CancelScope(shield=True):
-                child.heard.close()
-                child.said.close()
+                child.incoming.close()
+                child.outgoing.close()
                 await _end(process)
             tasks.cancel_scope.cancel()
 
@@ -66,16 +71,16 @@ class _Child:
         self.process = process
         self.closed = closed
         self.ending = False
-        self.heard: Any
-        self.said: Any
-        self._to_session, self.heard = anyio.create_memory_object_stream[Any](0)
-        self.said, self._to_send = anyio.create_memory_object_stream[Any](0)
+        self.incoming: Any
+        self.outgoing: Any
+        self._to_session, self.incoming = anyio.create_memory_object_stream[object](0)
+        self.outgoing, self._to_send = anyio.create_memory_object_stream[Any](0)
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
-        self._told = anyio.Event()
+        self._errors_read = anyio.Event()
         self._over = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
-    async def listen(self) -> None:
-        """Its messages, until it has no more or says too much."""
+    async def read(self) -> None:
+        """Its messages, until it closes its output or sends too large a one."""
         import anyio
 
         reason = "it closed its output"
@@ -83,16 +88,16 @@ class _Child:
             try:
                 async for line in _lines(self.process.stdout):
                     await self._to_session.send(_parse(line))
-            except Talkative as error:
+            except MessageTooLarge as error:
                 reason = str(error)
             except self._over:
                 pass
             with anyio.move_on_after(0.2):
-                await self._told.wait()  # what it says last explains why
+                await self._errors_read.wait()  # its last line explains why
             if not self.ending:
                 self.closed(reason, tuple(self._errors))
 
-    async def speak(self) -> None:
+    async def write(self) -> None:
         """Our messages."""
         with suppress(*self._over):
             async with self._to_send:
@@ -100,14 +105,14 @@ class _Child:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await self.process.stdin.send(text.encode() + b"\n")
 
-    async def collect(self) -> None:
-        """Its complaints: the last ones are kept."""
+    async def read_errors(self) -> None:
+        """Its standard error: the last lines are kept."""
         with suppress(*self._over):
             async for chunk in self.process.stderr:
                 self._errors.extend(
                     line.strip()[:200] for line in chunk.decode("utf-8", "replace").split("\n") if line.strip()
                 )
-        self._told.set()
+        self._errors_read.set()
 
 
 async def _lines(stream: Any) -> AsyncIterator[bytes]:
@@ -128,16 +133,18 @@ async def _lines(stream: Any) -> AsyncIterator[bytes]:
         pieces.append(rest)
         size += len(rest)
         if size > MAX_MESSAGE:
-            raise Talkative(f"it sent a message of more than {MAX_MESSAGE} bytes (MAX_MESSAGE)")
+            raise MessageTooLarge(f"it sent a message of more than {MAX_MESSAGE} bytes (MAX_MESSAGE)")
 
 
-def _parse(line: bytes) -> Any:
+def _parse(line: bytes) -> object:
     import mcp_types
     from mcp.shared.message import SessionMessage
 
     try:
-        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(sound_json(line), by_name=False))
     except ValueError as error:
+        if "recursion limit" in str(error):
+            raise MessageTooLarge(f"it sent a message nested deeper than {MAX_DEPTH} levels (MAX_DEPTH)") from None
         return error
 
 

@@ -1,17 +1,22 @@
-"""Many rules, one verdict."""
+"""Many rules, one verdict.
+
+Law: that of the room (callgate/policy/__init__.py).
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from callgate.errors import ConfigError
-from callgate.policy._words import JudgeContext, Limit, Progress, Rule, Stop
+from callgate.policy._match import check_names
 from callgate.types import Allow, Ask, Deny, ToolCall, ToolSpec, Verdict
 
-Judge: TypeAlias = Callable[[ToolCall, ToolSpec, JudgeContext], Verdict]
+if TYPE_CHECKING:
+    from callgate.policy._api import JudgeContext, Limit, Progress, Quota, Rationed, Rule, Stop, ToolCheck
+
+Judge: TypeAlias = "Callable[[ToolCall, ToolSpec, JudgeContext], Verdict]"
 _ALLOW = Allow()
 
 
@@ -38,41 +43,41 @@ def check(rules: Sequence[Rule], progress: Progress) -> Stop | None:
     return None
 
 
+def check_tools(rules: tuple[Rule, ...], specs: Sequence[ToolSpec]) -> tuple[Rule, ...]:
+    """The rules, if all of them can apply to these tools.
+
+    Raises ConfigError if a rule, or a tool's `after`, names a tool or an argument that is not there.
+
+    Rules of one's own are asked if they have `check_tools`; what a plain function compares names with nobody knows.
+    """
+    for spec in specs:
+        check_names(spec.after, specs, f"tool {spec.name}: after")
+    for rule in rules:
+        if hasattr(rule, "check_tools"):
+            cast("ToolCheck", rule).check_tools(specs)
+    return rules
+
+
+def quotas(rules: Sequence[Rule], spec: ToolSpec) -> tuple[Quota, ...]:
+    """What all rules together set for the tool."""
+    # By the attribute: an `isinstance` of a protocol costs microseconds, for every rule and call.
+    found: tuple[Quota, ...] = ()
+    for rule in rules:
+        if hasattr(rule, "quotas"):
+            found += tuple(cast("Rationed", rule).quotas(spec))
+    return found
+
+
 def _one(rule: Rule, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
-    if not isinstance(rule, _OWN):  # a stranger's rule gets a copy: what it judges is what runs
+    if not isinstance(rule, _OWN):  # a rule from outside gets a copy: what it judges is what runs
         call = replace(call, arguments=copy.deepcopy(call.arguments))
     try:
-        verdict: Any = rule.judge(call, spec, context)
+        verdict: object = rule.judge(call, spec, context)
     except Exception as error:  # G2: a rule that cannot tell must not open the gate
         return Deny(rule.name, f"the rule failed: {type(error).__name__}")
     if isinstance(verdict, (Allow, Ask, Deny)):
         return verdict
     return Deny(rule.name, f"the rule gave {type(verdict).__name__}, which is no verdict")
-
-
-@dataclass(slots=True, frozen=True)
-class _Function:
-    """A plain function as a rule; it may also give True (allow) or False (deny)."""
-
-    name: str
-    function: Callable[[ToolCall, ToolSpec, JudgeContext], Any]
-
-    def judge(self, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
-        verdict = self.function(call, spec, context)
-        if verdict is True:
-            return _ALLOW
-        if verdict is False:
-            return Deny(self.name, "not allowed")
-        return cast("Verdict", verdict)
-
-
-def as_rule(rule: Any) -> Rule:
-    """A rule object as it is, a function as a rule."""
-    if isinstance(rule, Rule):
-        return rule
-    if callable(rule) and not isinstance(rule, type):
-        return _Function(getattr(rule, "__name__", "rule").strip("<>"), rule)
-    raise ConfigError(f"policy: {rule!r} is no rule; a rule has `name` and `judge(call, spec, context)`")
 
 
 class Own:

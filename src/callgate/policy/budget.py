@@ -2,17 +2,19 @@
 
 Hitting a limit ends the run with a named reason and what it has so far. A limit of calls for one tool only denies that
 call. None switches a limit off.
+
+Law: that of the room (callgate/policy/__init__.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from callgate.policy._api import JudgeContext, Progress, Stop
 from callgate.policy._judge import Own
-from callgate.policy._match import known, matches, number
-from callgate.policy._words import JudgeContext, Progress, Stop
+from callgate.policy._match import check_names, known, matches, number, table, whole
 from callgate.types import Allow, Deny, ToolCall, ToolSpec, Verdict
 
 NAME = "budget"
@@ -40,8 +42,16 @@ class Rule(Own):
 
     def __post_init__(self) -> None:
         for limit in _NUMBERS:
-            if getattr(self, limit) is not None:
-                number(getattr(self, limit), f"{NAME}.{limit}")
+            if (value := getattr(self, limit)) is not None:
+                (whole if limit in _COUNTS else number)(value, f"policy.{NAME}.{limit}")
+        for kind, price in table(self.prices, f"policy.{NAME}.prices").items():
+            number(price, f"policy.{NAME}.prices.{kind}")
+        for glob, count in table(self.per_tool, f"policy.{NAME}.per_tool").items():
+            whole(count, f"policy.{NAME}.per_tool.{glob}")
+
+    def check_tools(self, specs: Sequence[ToolSpec]) -> None:
+        """Raises ConfigError for a name that no tool has."""
+        check_names(self.per_tool, specs, f"policy.{NAME}.per_tool")
 
     def judge(self, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
         """Deny a tool that was called often enough."""
@@ -54,19 +64,22 @@ class Rule(Own):
 
     def check(self, progress: Progress) -> Stop | None:
         """The limits, most telling first."""
-        if progress.before == "batch":
-            if self.turns is not None and progress.turn >= self.turns:
-                return Stop("turn_limit", f"{self.turns} turns (max_turns)")
-            asked = max(progress.asked, len(progress.batch))
-            if self.calls_per_turn is not None and asked > self.calls_per_turn:
-                return Stop(
-                    "call_limit", f"{asked} calls in one turn; at most {self.calls_per_turn} (max_calls_per_turn)"
-                )
-            started = sum(r.duration is not None for r in progress.records)
-            if self.calls is not None and started + len(progress.batch) > self.calls:
-                return Stop("call_limit", f"{self.calls} calls in a run (max_calls)")
-        elif self.turns is not None and progress.turn >= self.turns:
+        return self._of_turns(progress) or self._of_run(progress)
+
+    def _of_turns(self, progress: Progress) -> Stop | None:
+        if self.turns is not None and progress.turn >= self.turns:
             return Stop("turn_limit", f"{self.turns} turns (max_turns)")
+        if progress.before != "batch":
+            return None
+        asked = max(progress.asked, len(progress.batch))
+        if self.calls_per_turn is not None and asked > self.calls_per_turn:
+            return Stop("call_limit", f"{asked} calls in one turn; at most {self.calls_per_turn} (max_calls_per_turn)")
+        started = sum(r.duration is not None for r in progress.records)
+        if self.calls is not None and started + len(progress.batch) > self.calls:
+            return Stop("call_limit", f"{self.calls} calls in a run (max_calls)")
+        return None
+
+    def _of_run(self, progress: Progress) -> Stop | None:
         if self.requests is not None and progress.requests >= self.requests:
             return Stop("request_limit", f"{self.requests} requests to the model (max_requests)")
         if self.seconds is not None and progress.seconds >= self.seconds:
@@ -82,15 +95,11 @@ class Rule(Own):
         return sum(usage.get(kind, 0) * price for kind, price in self.prices.items()) / 1_000_000
 
 
-_NUMBERS = ("turns", "requests", "calls_per_turn", "calls", "seconds", "tokens", "money")
+_COUNTS = ("turns", "requests", "calls_per_turn", "calls", "tokens")
+_NUMBERS = (*_COUNTS, "seconds", "money")
 
 
 def load(settings: Mapping[str, Any]) -> Rule:
     """`[policy.budget]`: calls = 50, money = 0.2, prices = {input = 0.5, output = 1.5}, per_tool = {"search" = 3}."""
-    where = f"policy.{NAME}"
-    known(settings, where, [*_NUMBERS, "prices", "per_tool"])
-    numbers = {k: number(settings[k], f"{where}.{k}") for k in _NUMBERS if settings.get(k) is not None}
-    tables = {
-        k: {n: number(v, f"{where}.{k}.{n}") for n, v in settings.get(k, {}).items()} for k in ("prices", "per_tool")
-    }
-    return Rule(**numbers, **tables)  # type: ignore[arg-type]
+    known(settings, f"policy.{NAME}", [*_NUMBERS, "prices", "per_tool"])
+    return Rule(**settings)

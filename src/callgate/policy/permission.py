@@ -1,18 +1,23 @@
 """Permission: the principal's grants against what the tool needs (G3).
 
 A tool that needs nothing is open to all; a tool that needs something is closed to a run without a principal.
+
+Law: that of the room (callgate/policy/__init__.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from callgate.errors import ConfigError
 from callgate.policy._judge import Own
-from callgate.policy._match import for_tool, known
-from callgate.policy._words import JudgeContext
+from callgate.policy._match import check_names, for_tool, known, table
 from callgate.types import Allow, Deny, ToolCall, ToolSpec, Verdict
+
+if TYPE_CHECKING:
+    from callgate.policy._api import JudgeContext
 
 NAME = "permission"
 
@@ -23,6 +28,15 @@ class Rule(Own):
 
     needs: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
+
+    def __post_init__(self) -> None:
+        for glob, permission in table(self.needs, f"policy.{NAME}.needs").items():
+            if not isinstance(permission, str) or not permission:
+                raise ConfigError(f"policy.{NAME}.needs.{glob}: the name of a permission is needed, not {permission!r}")
+
+    def check_tools(self, specs: Sequence[ToolSpec]) -> None:
+        """Raises ConfigError for a name that no tool has."""
+        check_names(self.needs, specs, f"policy.{NAME}.needs")
 
     def judge(self, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
         """Deny unless every permission that is needed was granted."""
@@ -43,4 +57,4 @@ def granted(permission: str, grants: frozenset[str]) -> bool:
 def load(settings: Mapping[str, Any]) -> Rule:
     """`[policy.permission]`: needs = {"delete_*" = "admin"}."""
     known(settings, f"policy.{NAME}", ["needs"])
-    return Rule(dict(settings.get("needs", {})))
+    return Rule(settings.get("needs", {}))

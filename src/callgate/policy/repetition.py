@@ -3,6 +3,9 @@
 What is counted is one call (tool and arguments) with one result, over the whole run, so alternating pairs and longer
 circles are seen too. Counting starts anew when the result changes: that is progress. With `warn=3` the *third*
 identical call with an identical result carries the warning, with `stop=4` the fourth is not run and ends the run.
+
+Law: identical calls with identical results end, and progress starts the count anew.
+(tests/test_policy.py::test_repetition_counts_identical_calls_with_identical_results)
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from typing import Any
 
 from callgate.errors import ConfigError
 from callgate.keys import arguments_hash
+from callgate.limits import DEFAULTS
+from callgate.policy._api import JudgeContext, Progress, Stop
 from callgate.policy._judge import Own
-from callgate.policy._match import known, number
-from callgate.policy._words import JudgeContext, Progress, Stop
+from callgate.policy._match import known, whole
 from callgate.types import Allow, CallRecord, ToolCall, ToolSpec, Verdict
 
 NAME = "repetition"
@@ -28,9 +32,15 @@ UNCOUNTED = frozenset({"not_started", "cancelled", "invalid_arguments", "unknown
 class Rule(Own):
     """0 switches a step off. Tools with `polling` are left alone."""
 
-    warn: int = 3
-    stop: int = 4
+    warn: int = DEFAULTS.repeat_warn
+    stop: int = DEFAULTS.repeat_stop
     name: str = NAME
+
+    def __post_init__(self) -> None:
+        for step in ("warn", "stop"):
+            whole(getattr(self, step), f"policy.{NAME}.{step}")
+        if self.stop == 1:
+            raise ConfigError(f"policy.{NAME}.stop: 1 would end every run at its first call; 0 switches it off")
 
     def judge(self, call: ToolCall, spec: ToolSpec, context: JudgeContext) -> Verdict:
         """Repetition never denies one call; it warns or ends the run."""
@@ -69,7 +79,7 @@ class Rule(Own):
 
 def signature(call: ToolCall) -> str:
     """Equal for the same tool with the same arguments."""
-    return arguments_hash(call.name, call.arguments)
+    return arguments_hash(call.name, call.arguments, key=b"")  # compared at once and never kept
 
 
 def counts(records: Sequence[CallRecord]) -> Iterator[int]:
@@ -106,7 +116,4 @@ def _polls(spec: ToolSpec | None) -> bool:
 def load(settings: Mapping[str, Any]) -> Rule:
     """`[policy.repetition]`: warn = 3, stop = 4."""
     known(settings, f"policy.{NAME}", ["warn", "stop"])
-    warn, stop = (int(number(settings.get(k, d), f"policy.{NAME}.{k}")) for k, d in (("warn", 3), ("stop", 4)))
-    if stop == 1:
-        raise ConfigError("policy.repetition.stop: 1 would end every run at its first call; 0 switches it off")
-    return Rule(warn, stop)
+    return Rule(**settings)

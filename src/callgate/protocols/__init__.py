@@ -5,53 +5,64 @@
     marker       JSON between unlikely marks                         NAME         a dialect's own markup
     answer       no tools: a plain answer, the last step down
 
-One law: asking is pure. A turn is a generator of steps (`_steps`); the same history, tools and replies give the same
+Law: asking is pure. A turn is a generator of steps (`steps`); the same history, tools and replies give the same
 requests, to the byte.
+(tests/test_protocols_prompts.py::test_what_does_not_change_comes_first)
 
-To add a protocol: one row in `_rows.ROWS`, its text in `_words.TEXTS` in every language; a way of its own to go
+To add a protocol: one row in `_rows.ROWS`, its text in `texts.TEXTS` in every language; a way of its own to go
 through a turn is a function as `_routed.routed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from callgate.errors import ConfigError
-from callgate.protocols._prompts import Prompt, conversation, system_text
-from callgate.protocols._rows import IGNORED, LADDER, LEAKED, MANY_TOOLS, ROWS, Row, able, is_small, row_of
-from callgate.protocols._schemas import engine_of, output_schema, reply_schema, token_limit
-from callgate.protocols._steps import Chosen, Machine, Query, Score, Scores, Step, Turn
-from callgate.protocols._words import Language, language_of, reason
-from callgate.protocols._write import write_object, writer_of
-from callgate.types import EMPTY, Message, ModelInfo, Reply, Request, Schema, ToolSpec
+from callgate.protocols._attempts import Attempt, attempt
+from callgate.protocols._routed import routed
+from callgate.protocols._rows import IGNORED, LADDER, LEAKED, MANY_TOOLS, ROWS, able, is_small, row_of
+from callgate.protocols._single import TurnSpec, single
+from callgate.protocols._transcript import Transcript
+from callgate.protocols.steps import Chosen, Machine, Query, Step, Turn
+from callgate.protocols.texts import explain, language_of, reason, spoken
+from callgate.types import EMPTY, Message, ModelInfo, Reply, Schema, ToolSpec
+
+if TYPE_CHECKING:
+    from callgate.dialects import Dialect
 
 __all__ = [
     "IGNORED",
     "ROWS",
+    "Attempt",
     "Chosen",
     "Machine",
     "Query",
-    "Score",
-    "Scores",
     "Step",
+    "Transcript",
     "Turn",
+    "attempt",
+    "check_written",
     "choose",
+    "explain",
     "final",
     "ladder",
     "language_of",
     "reason",
     "symptom",
     "turn",
-    "ungrounded",
 ]
 
 
-def choose(info: ModelInfo, tools: Sequence[ToolSpec], wanted: str = "auto") -> str:
-    """The protocol to begin with. What is `wanted` is taken, if it exists; "auto" goes by what the server can do."""
+def choose(info: ModelInfo, tools: Sequence[ToolSpec], wanted: str = "auto", own: Mapping[str, Dialect] = EMPTY) -> str:
+    """The protocol to begin with. What is `wanted` is taken, if it exists; "auto" goes by what the server can do.
+
+    `own` are dialects of the application, by their names.
+    """
     if wanted != "auto":
-        if wanted not in ROWS:
+        if wanted not in ROWS and wanted not in own:
             _check_dialect(wanted)
         return wanted
     if not tools:
@@ -61,7 +72,8 @@ def choose(info: ModelInfo, tools: Sequence[ToolSpec], wanted: str = "auto") -> 
         return known
     if "schema" in info.capabilities and is_small(info):
         return "routed"
-    if "tools" in info.capabilities:
+    most = info.extra.get("max_tools")
+    if "tools" in info.capabilities and not (isinstance(most, int) and len(tools) > most):
         return "native"
     if "schema" in info.capabilities:
         return "routed" if len(tools) > MANY_TOOLS else "constrained"
@@ -73,10 +85,21 @@ def _check_dialect(name: str) -> None:
 
     try:
         dialects.get(name)
-    except ConfigError as error:
+    except ConfigError:
+        near = get_close_matches(name, [*ROWS, *dialects.names()], n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "the dialects are in docs/dialects.md"
+        raise ConfigError(f"protocol {name!r}: neither a protocol ({', '.join(ROWS)}) nor a dialect; {hint}") from None
+
+
+def check_written(dialect: Dialect) -> None:
+    """Raises ConfigError for a dialect of one's own in which no call can be asked for."""
+    from callgate.protocols._own import own_writer  # only a dialect of one's own needs the words of dialects
+
+    if own_writer(dialect) is None:
         raise ConfigError(
-            f"protocol {name!r}: neither a protocol ({', '.join(ROWS)}) nor a dialect: {error}"
-        ) from error
+            f"protocol {dialect.name!r}: it can be read, but its data does not say how a call is written; give it as "
+            "dialect= and ask by another protocol"
+        )
 
 
 def ladder(name: str, info: ModelInfo, *, why: str = "") -> str | None:
@@ -102,29 +125,6 @@ def symptom(name: str, reply: Reply) -> str | None:
     return None
 
 
-@dataclass(slots=True, frozen=True)
-class Asking:
-    """Everything that one turn is made of."""
-
-    row: Row
-    history: tuple[Message, ...]
-    tools: tuple[ToolSpec, ...]
-    instructions: str
-    info: ModelInfo
-    options: Mapping[str, Any]
-    dialect: str
-    output: Schema | None
-    tool_choice: str
-    parallel: bool | None
-    language: Language
-
-    def prompt(self, row: Row | None = None) -> Prompt:
-        """How this turn writes its prompt and the calls of its history."""
-        row = row or self.row
-        write = write_object if row.reading == "object" else writer_of(row.dialect or self.dialect)
-        return Prompt(row, write, self.language, self.output, self.parallel is not False)
-
-
 def turn(
     name: str,
     *,
@@ -132,39 +132,43 @@ def turn(
     tools: Sequence[ToolSpec] = (),
     instructions: str = "",
     info: ModelInfo,
-    options: Mapping[str, Any] = EMPTY,
+    options: Mapping[str, object] = EMPTY,
     dialect: str | None = None,
     output: Schema | None = None,
     tool_choice: str = "auto",
     parallel: bool | None = None,
-    language: Language | None = None,
-    chooser: str = "auto",
+    refused: Collection[str] = (),
+    transcript: Transcript | None = None,
+    own: Mapping[str, Dialect] = EMPTY,
 ) -> Turn:
     """One turn under a protocol, as steps.
 
-    `output` is a schema for the final answer; `parallel` None leaves it to the model; `language` None goes by the
-    conversation. `chooser` is for `routed`: "lexical", "likelihood", "names", or "auto": by words for small models, by
-    a constrained choice of names for others.
+    `output` is a schema for the final answer; `parallel` None leaves it to the model. The prompt's language is that of
+    the first request, and stays so for the whole conversation. `refused` are the ids of calls in the history that never
+    ran because their arguments or names were no good: `routed` asks for them again. `transcript` is the one that the
+    run's last request was written in; it saves time and changes nothing. `own` are dialects of the application, by the
+    names that `name` and `dialect` may have.
     """
     row = row_of(name)
-    asking = Asking(
+    named = row.dialect or dialect or info.dialect or "auto"
+    asking = TurnSpec(
         row=row,
         history=_seen(history, info),
         tools=tuple(tools) if row.reading != "text" and tool_choice != "none" else (),
         instructions=instructions,
         info=info,
         options=options,
-        dialect=row.dialect or dialect or info.dialect or "auto",
+        dialect=own.get(named, named),
         output=output,
         tool_choice=tool_choice,
         parallel=parallel,
-        language=language or language_of(_first_request(history)),
+        language=spoken(history),
+        refused=frozenset(refused),
+        transcript=Transcript() if transcript is None else transcript,
     )
     if row.name == "routed" and asking.tools:
-        from callgate.protocols._routed import routed
-
-        return (yield from routed(asking, _single, chooser))
-    return (yield from _single(asking))
+        return (yield from routed(asking, single))
+    return (yield from single(asking))
 
 
 def _seen(history: Sequence[Message], info: ModelInfo) -> tuple[Message, ...]:
@@ -172,102 +176,9 @@ def _seen(history: Sequence[Message], info: ModelInfo) -> tuple[Message, ...]:
     that they were there."""
     if info.extra.get("vision") is not False:
         return tuple(history)
-    return tuple(replace(m, content=m.text) if m.role == "tool" else m for m in history)
-
-
-def ungrounded(tool: ToolSpec, arguments: Mapping[str, Any], said: str) -> list[str]:
-    """The names of arguments that a model must have made up: their numbers and texts stand nowhere in what was said."""
-    from callgate.protocols import _slots
-
-    return _slots.ungrounded(tool, arguments, said)
-
-
-def _first_request(history: Sequence[Message]) -> str:
-    """What decides the language: the first words of the user, so that it never changes within a conversation."""
-    return next((m.text for m in history if m.role == "user"), "")
-
-
-def _single(asking: Asking) -> Turn:
-    """A turn of one request."""
-    reply = yield query(asking)
-    assert isinstance(reply, Reply)
-    return reply
-
-
-def query(asking: Asking) -> Query:
-    """The one request of a turn under a protocol that needs no more."""
-    row, tools = asking.row, asking.tools
-    prompt = asking.prompt()
-    messages = conversation(prompt, asking.history, system_text(prompt, tools, asking.instructions))
-    if row.native:
-        return _native(asking, messages)
-    if row.constraint and (tools or asking.output is not None):
-        return _constrained(asking, messages)
-    reads = bool(tools) or row.reading == "dialect"
-    return Query(
-        Request(messages, schema=_answer_schema(asking), options=asking.options),
-        _dialect_reader(asking.dialect, tools, row.also) if reads else None,
+    return tuple(
+        replace(m, content=m.text) if m.role == "tool" and not isinstance(m.content, str) else m for m in history
     )
-
-
-def _native(asking: Asking, messages: tuple[Message, ...]) -> Query:
-    request = Request(
-        messages,
-        asking.tools,
-        asking.tool_choice,
-        asking.parallel if asking.tools else None,
-        schema=_answer_schema(asking),
-        options=asking.options,
-    )
-    return Query(request, _dialect_reader(asking.dialect, asking.tools), rescue=True)
-
-
-def _dialect_reader(dialect: str, tools: tuple[ToolSpec, ...], also: Sequence[str] = ()) -> Callable[[], Machine]:
-    """A machine for the dialect, which knows the calls of the others too."""
-
-    def make() -> Machine:
-        from callgate import dialects
-
-        if not also:
-            return dialects.reader(dialect, tools=tools)
-        first = dialects.get(dialect)
-        calls = (*first.calls, *(call for name in also for call in dialects.get(name).calls))
-        return dialects.reader(first.but(calls=calls), tools=tools)
-
-    return make
-
-
-def _answer_schema(asking: Asking) -> dict[str, Any] | None:
-    """With no tools left to call, a wanted output can be enforced by the server itself."""
-    if asking.output is None or asking.tools or "schema" not in asking.info.capabilities:
-        return None
-    return output_schema(asking.output, engine_of(asking.info))
-
-
-def _constrained(asking: Asking, messages: tuple[Message, ...]) -> Query:
-    """One object, held to the schema. With no room set by the caller, room for the longest reply that fits."""
-    tools = asking.tools
-    named = tuple(t for t in tools if t.name == asking.tool_choice)
-    schema = reply_schema(
-        named or tools,
-        engine_of(asking.info),
-        answer=asking.tool_choice == "auto",
-        output=asking.output,
-        parallel=asking.parallel is not False,
-    )
-    options = (
-        asking.options if "max_tokens" in asking.options else {**asking.options, "max_tokens": token_limit(schema)}
-    )
-    return Query(
-        Request(messages, schema=schema, options=options),
-        lambda: _object_reader(tools),
-    )
-
-
-def _object_reader(tools: tuple[ToolSpec, ...]) -> Machine:
-    from callgate.protocols._object import ObjectReader
-
-    return ObjectReader(free=_dialect_reader("bare_json", tools))
 
 
 def final(
@@ -276,8 +187,7 @@ def final(
     history: Sequence[Message],
     instructions: str = "",
     info: ModelInfo,
-    options: Mapping[str, Any] = EMPTY,
-    language: Language | None = None,
+    options: Mapping[str, object] = EMPTY,
 ) -> Turn:
     """Asks once more, without tools, for an answer that fits `output`: for a run whose model has answered in words."""
     return turn(
@@ -287,5 +197,4 @@ def final(
         info=info,
         options=options,
         output=output,
-        language=language,
     )

@@ -2,8 +2,9 @@
 
     {"tool": NAME, "args": {…}}    {"answer": "…"}    {"calls": [{"tool": …}, …]}    {"reply": one of these}
 
-One law: chunk invariance. The answer is shown as text and the arguments as fragments as soon as they are certain;
-what is no such object is text, to the byte.
+Law: chunk invariance. The answer is shown as text and the arguments as fragments as soon as they are certain; what is
+no such object is text, to the byte.
+(tests/test_protocols_object.py::test_whole_by_characters_and_at_every_cut)
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from callgate.jsonstream import JsonScanner
 from callgate.protocols._pieces import CallInProgress, JsonString
 from callgate.protocols._rows import IGNORED
-from callgate.protocols._steps import Machine
 from callgate.types import BadCall, CallDelta, Delta, ReasoningDelta, TextDelta, ToolCall
+
+if TYPE_CHECKING:
+    from callgate.protocols.steps import Machine
 
 TOOL_KEYS = frozenset({"tool", "name", "tool_name", "function"})
 ARGS_KEYS = frozenset({"args", "arguments", "parameters", "input"})
@@ -40,6 +45,7 @@ class ObjectReader:
     3. Arguments are fragments from their first character on, if they begin with `{` and the tool is named; else they
        are held until both is known.
     4. An object that closes ends its call. At the end of the text, whole arguments are a call, cut-off ones are not.
+    5. A call waits for the rest of its line: with visible text behind it there, it was only mentioned (A7).
     """
 
     def __init__(self, free: Callable[[], Machine] | None = None) -> None:
@@ -60,6 +66,7 @@ class ObjectReader:
         self._end = 0
         self._shift = 0
         self._out: list[Delta] = []
+        self._line: list[ToolCall] = []
 
     def feed(self, text: str) -> list[Delta]:
         """Deltas that are now certain."""
@@ -71,6 +78,7 @@ class ObjectReader:
 
     def finish(self) -> list[Delta]:
         """The text is over: a whole call counts, a cut-off one is incomplete."""
+        self._end_line()
         if self._free is not None:
             self._emit_free(self._free.finish())
         elif not self._ours:
@@ -104,6 +112,10 @@ class ObjectReader:
         if at == len(text):
             self._held += text[start:]
             return at
+        # Rule 5: a call whose line has ended is no mention, whatever the next line says.
+        if "\n" in self._held or "\n" in text[start:at]:
+            self._end_line()
+        # Models that mean several calls write them in a row, separated as in a list that has no brackets.
         if self._seen_object and text[at] in ",;":
             return at + 1
         if text[at] != "{":
@@ -142,6 +154,7 @@ class ObjectReader:
             return self._broken(text, end)
         if done:
             self._key = _text_of("".join(self._raw))
+            # A foreign first key: the object is data that the answer shows, and data is text (A7).
             if not self._ours and self._key not in KNOWN:
                 return self._go_free(text, end)
             self._ours, self._held = True, ""
@@ -164,7 +177,8 @@ class ObjectReader:
             return at
         self._raw = []
         self._scanner = JsonScanner() if text[at] in '{["' else None
-        if self._key in WRAPPERS and text[at] == "{":
+        nested = self._key in TOOL_KEYS and self._call is None  # {"tool": {"name": …, "args": …}}
+        if (self._key in WRAPPERS or nested) and text[at] == "{":
             self._open.append("object")
             self._state = self._next_key
             return at + 1
@@ -235,13 +249,24 @@ class ObjectReader:
         """The end of an object: of its call, and of the reply if nothing else is open."""
         self._open.pop()
         if self._call is not None:
-            self._call.end(self._out)
+            ended: list[Delta] = []
+            self._call.end(ended)
+            self._line += [delta for delta in ended if isinstance(delta, ToolCall)]
+            self._out += [delta for delta in ended if not isinstance(delta, ToolCall)]
             self._call = None
         if self._open:
             self._state = self._next_item if self._open[-1] == "calls" else self._next_key
         else:
             self._seen_object, self._state = True, self._begin
         return at
+
+    def _end_line(self, *, mentioned: bool = False) -> None:
+        """Rule 5."""
+        waiting, self._line = self._line, []
+        for call in waiting:
+            self._out.append(replace(call, flags=call.flags | {"mentioned"}) if mentioned else call)
+        if waiting and mentioned:
+            self._say_problem("a call with text behind it on its line was only mentioned, so it does not run")
 
     def _ignore(self, text: str, at: int) -> int:
         return len(text)
@@ -251,6 +276,7 @@ class ObjectReader:
     def _go_free(self, text: str, at: int) -> int:
         """Rule 1: from the held text on, this is the model's own way of writing."""
         self._open.clear()
+        self._end_line(mentioned=True)
         text, self._held = self._held + text[at:], ""
         if self._seen_object:
             text = text.lstrip()
@@ -281,6 +307,7 @@ class ObjectReader:
         """No JSON where JSON must be: what was begun is incomplete, the rest is not shown."""
         if not self._ours:
             return self._go_free(text, at)
+        self._end_line()
         self._say_problem(f"the reply is broken JSON near {text[at]!r}")
         if self._call is not None:
             self._call.broken(self._out)

@@ -1,6 +1,7 @@
 """What a reply in the form of an object is read into while it arrives: a call in progress, a string being decoded.
 
-One law: a piece is taken as it comes and never looked at again.
+Law: a piece is taken as it comes and never looked at again.
+(tests/test_protocols_object.py::test_megabytes_of_arguments_cost_the_same_a_character)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from typing import Any
 
 from callgate.jsonstream import DECODE_ERRORS, load
-from callgate.types import BadCall, CallDelta, Delta, ToolCall
+from callgate.types import BadCall, BadReason, CallDelta, Delta, ToolCall
 
 MAX_HELD = 1 << 20
 """Characters of arguments held because their tool is not named yet; an honest call names it first."""
@@ -93,7 +94,7 @@ class CallInProgress:
         else:
             self._bad("truncated", out)
 
-    def _bad(self, reason: str, out: list[Delta]) -> None:
+    def _bad(self, reason: BadReason, out: list[Delta]) -> None:
         out.append(BadCall(self.index, None, self.name, "".join(self._pieces), reason))
 
 

@@ -1,7 +1,8 @@
 """The generated part of the system message, and a conversation as a protocol writes it down.
 
-One law: the same tools give the same text to the byte, and what changes least comes first, so that a server's prompt
+Law: the same tools give the same text to the byte, and what changes least comes first, so that a server's prompt
 cache holds.
+(tests/test_protocols_prompts.py::test_what_does_not_change_comes_first)
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from callgate.protocols._rows import Row
-from callgate.protocols._words import RULES, TEXTS, Language
-from callgate.protocols._write import Write
+from callgate.protocols.texts import RULES, TEXTS, Language
 from callgate.types import Message, Part, Schema, ToolCall, ToolSpec
+
+if TYPE_CHECKING:
+    from callgate.protocols._rows import Row
+    from callgate.protocols._write import Write
 
 MAX_EXAMPLES = 2
 """Worked examples of one tool; all of them would crowd out the tools themselves."""
@@ -30,6 +33,8 @@ class Prompt:
     language: Language = "en"
     output: Schema | None = None
     parallel: bool = True
+    demand: str = ""
+    """"required", or the one tool that must be called; empty: the model decides."""
 
     def say(self, key: str, **fields: str) -> str:
         """A text in the prompt's language."""
@@ -44,6 +49,9 @@ def system_text(prompt: Prompt, tools: Sequence[ToolSpec], instructions: str) ->
         parts += [_examples(prompt, tools)]
     if prompt.output is not None and not (prompt.row.constraint and tools):
         parts.append(prompt.say("output", schema=_json(prompt.output)))
+    # Last, since it holds for one turn only. Where the server has the tools, it has the demand as well.
+    if tools and prompt.demand and prompt.row.prompt:
+        parts.append(prompt.say("must") if prompt.demand == "required" else prompt.say("must_call", name=prompt.demand))
     return "\n\n".join(p.strip("\n") for p in parts if p)
 
 
@@ -72,7 +80,7 @@ def openai_tool(tool: ToolSpec) -> dict[str, Any]:
 
 def describe(tool: ToolSpec, language: Language = "en") -> str:
     """One tool as a signature and a line a parameter; schemas that no signature can say are shown as JSON."""
-    properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
+    properties: Mapping[str, object] = tool.parameters.get("properties") or {}
     required = tool.parameters.get("required") or ()
     names = [name if name in required else f"{name}?" for name in properties]
     lines = [f"- {tool.name}({', '.join(names)}): {' '.join(tool.description.split())}".rstrip(": ")]
@@ -83,25 +91,37 @@ def describe(tool: ToolSpec, language: Language = "en") -> str:
             words.append(TEXTS["required"][language])
         if "default" in about:
             words.append(f"{TEXTS['default'][language]} {_json(about['default'])}")
-        said = " ".join(str(about.get("description", "")).split())
-        lines.append(f"    {name} ({', '.join(words)}){': ' + said if said else ''}")
+        text = " ".join(str(about.get("description", "")).split())
+        lines.append(f"    {name} ({', '.join(words)}){': ' + text if text else ''}")
     return "\n".join(lines)
 
 
 def _type_words(schema: Schema, root: Schema) -> str:
     if isinstance(schema.get("enum"), list):
         return "|".join(_json(v) for v in schema["enum"])
-    kind, items = schema.get("type"), schema.get("items")
+    kind = schema.get("type")
     if isinstance(kind, str) and kind in SIMPLE:
         return kind
     if isinstance(kind, list) and all(k in SIMPLE or k == "null" for k in kind):
         return " or ".join(kind)
-    if kind == "array" and isinstance(items, Mapping) and items.get("type") in ("string", "integer", "number"):
-        return "|".join(_json(v) for v in items["enum"]) + " list" if "enum" in items else f"array of {items['type']}"
+    if kind == "array" and (words := _item_words(schema.get("items"))):
+        return words
+    return _schema_words(schema, root)
+
+
+def _schema_words(schema: Schema, root: Schema) -> str:
+    """A type that no word names, as JSON, with the definitions that it refers to."""
     kept = {k: v for k, v in schema.items() if k not in ("description", "default", "title")}
     if "$ref" in _json(kept) and root.get("$defs"):
         kept["$defs"] = root["$defs"]
     return _json(kept) if kept else "any"
+
+
+def _item_words(items: object) -> str:
+    """A list of simple items in words; empty for any other, which only its schema can say."""
+    if not isinstance(items, Mapping) or items.get("type") not in ("string", "integer", "number"):
+        return ""
+    return "|".join(_json(v) for v in items["enum"]) + " list" if "enum" in items else f"array of {items['type']}"
 
 
 def _examples(prompt: Prompt, tools: Sequence[ToolSpec]) -> str:
@@ -119,23 +139,32 @@ def _examples(prompt: Prompt, tools: Sequence[ToolSpec]) -> str:
 def conversation(prompt: Prompt, history: Sequence[Message], system: str) -> tuple[Message, ...]:
     """The messages of a request: the system message first, calls and results as the row writes them."""
     messages: list[Message] = [Message("system", system)] if system else []
-    joined = False  # whether the last message is one that holds results
+    add_written(prompt, history, messages)
+    return tuple(messages)
+
+
+def add_written(prompt: Prompt, history: Sequence[Message], messages: list[Message], *, joined: bool = False) -> bool:
+    """Adds a conversation, as the row writes it, to the messages of a request. `joined`, and what is returned: whether
+    the last message is one that holds results, which further results join."""
     for message in history:
         if message.role == "tool" and prompt.row.results == "user":
             _add_result(prompt, message, messages, joined=joined)
             joined = True
-            continue
-        joined = False
-        if message.role == "system" or prompt.row.results == "tool":
-            messages.append(message)
-        elif message.calls:
-            text = "\n".join(t for t in (message.text, prompt.write(message.calls)) if t)
-            messages.append(replace(message, content=text, calls=(), reasoning=""))
-        elif prompt.row.reading == "object" and message.role == "assistant":
-            messages.append(replace(message, content=_json({"answer": message.text}), reasoning=""))
         else:
-            messages.append(replace(message, reasoning=""))
-    return tuple(messages)
+            messages.append(_written(prompt, message))
+            joined = False
+    return joined
+
+
+def _written(prompt: Prompt, message: Message) -> Message:
+    if message.role == "system" or prompt.row.results == "tool":
+        return message
+    if message.calls:
+        text = "\n".join(t for t in (message.text, prompt.write(message.calls)) if t)
+        return replace(message, content=text, calls=(), reasoning="")
+    if prompt.row.reading == "object" and message.role == "assistant":
+        return replace(message, content=_json({"answer": message.text}), reasoning="")
+    return replace(message, reasoning="") if message.reasoning else message
 
 
 def _add_result(prompt: Prompt, message: Message, messages: list[Message], *, joined: bool) -> None:
@@ -155,5 +184,5 @@ def _add_result(prompt: Prompt, message: Message, messages: list[Message], *, jo
         messages[-1] = replace(last, content=(*before, {"type": "text", "text": text}, *others))
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=dict)

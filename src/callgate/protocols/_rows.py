@@ -1,15 +1,18 @@
 """The table of protocols: how a model is asked for calls, how its answer is read, how results go back.
 
-One law: everything that tells two protocols apart is a field of `Row`; nothing else asks for a protocol's name.
+Law: everything that tells two protocols apart is a field of `Row`; nothing else asks for a protocol's name.
+(tests/test_protocols_prompts.py::test_the_request_of_each_protocol)
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from callgate.types import ModelInfo
+if TYPE_CHECKING:
+    from callgate.types import ModelInfo
 
 LEAKED = "a call came as text"
 """Begins the problem that `reply.TurnReader(rescue=True)` notes on a server that did not read its model's calls."""
@@ -94,13 +97,18 @@ LADDER: dict[str, tuple[str, ...]] = {
 }
 
 
+@functools.lru_cache(maxsize=128)
 def row_of(name: str) -> Row:
     """The row of a protocol; any other name is a dialect's."""
     return ROWS.get(name) or replace(MARKUP, name=name, dialect=name)
 
 
 def is_small(info: ModelInfo) -> bool:
-    """Whether the model's name gives it fewer parameters than `SMALL`; what tells nothing is not small."""
+    """Whether the model has fewer parameters than `SMALL`: by what the server states, else by the model's name; what
+    tells nothing is not small."""
+    stated = info.extra.get("parameters")
+    if isinstance(stated, int) and stated > 0:
+        return stated < SMALL
     for text in (info.name, str(info.extra.get("name", ""))):
         if found := _SIZE.findall(text.replace("_", "-")):
             return all(float(n) * (1e9 if unit in "bB" else 1e6) < SMALL for n, unit in found)

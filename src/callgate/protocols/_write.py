@@ -1,6 +1,7 @@
 """Calls as the text a model would have written for them: earlier calls of a conversation, the form that a prompt shows.
 
-One law: what is written here reads back as the same calls in the same dialect.
+Law: what is written here reads back as the same calls in the same dialect.
+(tests/test_protocols_write.py::test_calls_read_back_in_their_dialect)
 
 Most families are one template: $NAME, $ARGS, $ITEM (one JSON object with name and arguments), $NR and $PARAMS stand for
 what is filled in, $KEY and $VALUE inside a parameter.
@@ -8,10 +9,12 @@ what is filled in, $KEY and $VALUE inside a parameter.
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from callgate.types import ToolCall
 
@@ -38,39 +41,41 @@ class Form:
         return self.before + self.between.join(self._one(c, i) for i, c in enumerate(calls)) + self.after
 
     def _one(self, call: ToolCall, number: int) -> str:
-        name, arguments = self.keys
-        values = {
-            "NAME": call.name,
-            "NR": str(number),
-            "ARGS": _json(call.arguments),
-            "ITEM": _json({name: call.name, arguments: call.arguments}),
-            "PARAMS": "".join(self._param(k, v) for k, v in call.arguments.items()),
-        }
-        return _fill(self.call, values)
+        # Only what the form names is written: a conversation is written anew for every request.
+        return "".join(self._filled(part, call, number) if i % 2 else part for i, part in enumerate(_parts(self.call)))
 
-    def _param(self, key: str, value: Any) -> str:
+    def _filled(self, name: str, call: ToolCall, number: int) -> str:
+        if name == "NAME":
+            return call.name
+        if name == "NR":
+            return str(number)
+        if name == "ARGS":
+            return _json(call.arguments)
+        if name == "ITEM":
+            of_name, of_arguments = self.keys
+            return _json({of_name: call.name, of_arguments: call.arguments})
+        return "".join(self._param(k, v) for k, v in call.arguments.items())
+
+    def _param(self, key: str, value: object) -> str:
         shown = repr(value) if self.literals and not isinstance(value, str) else _value(value)
-        kind = "true" if isinstance(value, str) else "false"
-        return _fill(self.param, {"KEY": key, "VALUE": shown, "ISTEXT": kind})
+        values = {"KEY": key, "VALUE": shown, "ISTEXT": "true" if isinstance(value, str) else "false"}
+        return "".join(values[part] if i % 2 else part for i, part in enumerate(_parts(self.param)))
 
 
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with its capitals filled in, once: what is filled in is not looked at again."""
-    out, rest = "", template
-    while rest:
-        found = [(at, -len(key), key) for key in values if (at := rest.find(f"${key}")) >= 0]
-        if not found:
-            return out + rest
-        at, _, key = min(found)
-        out, rest = out + rest[:at] + values[key], rest[at + 1 + len(key) :]
-    return out
+_BLANK = re.compile(r"\$(NAME|NR|ARGS|ITEM|PARAMS|KEY|VALUE|ISTEXT)")
 
 
-def _value(value: Any) -> str:
+@functools.lru_cache(maxsize=256)
+def _parts(template: str) -> tuple[str, ...]:
+    """Literal text and names of blanks in turns: what is filled in is not looked at again."""
+    return tuple(_BLANK.split(template))
+
+
+def _value(value: object) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -92,7 +97,7 @@ def _python(before: str, after: str, between: str = ", ") -> Write:
 def _gemma(mark: str, before: str, after: str) -> Write:
     """Bare keys, and strings between marks."""
 
-    def show(value: Any) -> str:
+    def show(value: object) -> str:
         if isinstance(value, str):
             return f"{mark}{value}{mark}"
         if isinstance(value, dict):
@@ -110,7 +115,7 @@ _M3 = "]<]minimax[>["
 def _minimax_m3(calls: Sequence[ToolCall]) -> str:
     """Every value in elements of its own, each tag behind one token."""
 
-    def show(value: Any) -> str:
+    def show(value: object) -> str:
         if isinstance(value, dict):
             return "".join(f"{_M3}<{k}>{show(v)}{_M3}</{k}>" for k, v in value.items())
         if isinstance(value, list):
@@ -190,6 +195,7 @@ WRITERS: Mapping[str, Write] = {
     "nemotron_toolcall": _listed("<TOOLCALL>", "</TOOLCALL>"),
     "minimax_m1": Form("$ITEM", "\n", "<tool_calls>\n", "\n</tool_calls>"),
     "functools": _listed("functools", ""),
+    "sarashina": _listed("<|tool_calls|>", ""),
     "phi4_tool_call": _listed("<|tool_call|>", "<|/tool_call|>"),
     "internlm": Form("<|action_start|><|plugin|>\n$ITEM<|action_end|>", keys=("name", "parameters")),
     "pangu": _listed("[unused11]", "[unused12]"),

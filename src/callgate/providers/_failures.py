@@ -1,12 +1,15 @@
 """A server's refusal becomes one of our errors.
 
-One law: the message says what, where and what to do, in the server's own words where it has any, and never holds a key.
+Law: the message says what, where and what to do, in the server's own words where it has any, and never holds a key.
+(tests/test_providers_http.py::test_refusals_become_our_errors_in_the_servers_words)
 """
 
 from __future__ import annotations
 
+import email.utils
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +22,7 @@ from callgate.errors import (
     ProtocolBroken,
     ProviderError,
     RateLimited,
+    Redirected,
     RefusedKey,
 )
 from callgate.formats import error_text
@@ -33,7 +37,13 @@ _MODEL = re.compile(
     r"|(?:unknown|invalid|no such) model|model_not_found|no models? loaded",
     re.IGNORECASE | re.DOTALL,
 )
+_TEMPLATE = re.compile(
+    r"no user query|roles must alternate|raise_exception|jinja|(?:chat|prompt) template|template.{0,40}(?:error|fail)",
+    re.IGNORECASE,
+)
 _BROKE = re.compile(r"insufficient_quota|billing|credit", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+"""Anthropic says so with a 400."""
 
 
 def words(body: bytes | str | Any) -> str:
@@ -47,8 +57,49 @@ def words(body: bytes | str | Any) -> str:
         except (ValueError, RecursionError):
             title = re.search(r"<title>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
             body = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
-    said = error_text(body) if body not in ("", None) else ""
-    return hide(" ".join(said.split())[:500])
+    reason = error_text(body) if body not in ("", None) else ""
+    return hide(" ".join(reason.split())[:500])
+
+
+def wait_in(text: str) -> float | None:
+    """Seconds that a refusal asks for in words: "try again in 1m2.5s", "retry in 350ms", "retryDelay": "34s"."""
+    for found in re.finditer(
+        r"(?:again in|again after|retry in|retry after|retrydelay\W+|wait|reset in|retry.after\W+)\s*(?:for |about )?"
+        r"((?:\d+(?:\.\d+)?\s?(?:hours?|minutes?|milliseconds?|seconds?|mins?|secs?|ms|h|m|s)\b\s?)+)",
+        re.sub(r"(?<=\d)(ms|[hms])(?=\d)", r"\1 ", text),
+        re.IGNORECASE,
+    ):
+        parts = re.findall(r"(\d+(?:\.\d+)?)\s?([a-z]+)", found[1], re.IGNORECASE)
+        return sum(float(number) * _unit(word.lower()) for number, word in parts)
+    return None
+
+
+def _unit(word: str) -> float:
+    if word.startswith(("ms", "milli")):
+        return 0.001
+    return {"h": 3600.0, "m": 60.0, "s": 1.0}[word[0]]
+
+
+def blamed_in(body: bytes | str | Any) -> tuple[str, ...]:
+    """The fields of the request that a refusal blames: OpenAI's `param`, FastAPI's `loc`."""
+    if isinstance(body, (bytes, str)):
+        try:
+            body = json.loads(body)
+        except (ValueError, RecursionError):
+            return ()
+    out: list[str] = []
+    todo: list[Any] = [body]
+    while todo and len(out) < 20:
+        value = todo.pop()
+        if isinstance(value, list):
+            todo += value
+        elif isinstance(value, Mapping):
+            todo += value.values()
+            if isinstance(value.get("param"), str):
+                out.append(value["param"])
+            if isinstance(loc := value.get("loc"), list):
+                out.append(".".join(str(part) for part in loc if part != "body"))
+    return tuple(out)
 
 
 def hide(text: str, *secrets: str) -> str:
@@ -70,26 +121,44 @@ def refusal(
     secrets: Sequence[str] = (),
 ) -> ProviderError:
     """The error for an HTTP status and what the server said with it."""
-    said = hide(words(body), *secrets)
-    quoted = f": {said}" if said else ""
+    if retry_after is None and status in (429, 503):
+        retry_after = wait_in(words(body))
+    reason = hide(words(body), *secrets)
+    quoted = f": {reason}" if reason else ""
     where: dict[str, Any] = {"provider": provider, "status": status}
     if status in (401, 403):
         return RefusedKey(f"{provider} refused the key ({status}){quoted}{key_hint}", **where)
-    if status == 402 or (status == 429 and _BROKE.search(said)):
+    if status == 402 or (status == 429 and _BROKE.search(reason)) or _NO_CREDIT.search(reason):
         return RefusedKey(f"{provider}: this key has no credit left ({status}){quoted}", **where)
     if status == 429:
         return _later(RateLimited(f"{provider}: too many requests (429){quoted}", **where), retry_after)
-    if _CONTEXT.search(said) and status in (400, 413, 422, 500):
+    if _CONTEXT.search(reason) and status in (400, 413, 422, 500):
         return ContextTooLong(f"{provider}: the request does not fit the model's context{quoted}", **where)
-    if status == 404 and not model:
-        return BadRequest(f"{provider}: this address has no such path (404){quoted}; is base_url right?", **where)
-    if status == 404 or (status in (400, 422) and _MODEL.search(said)):
-        return ModelMissing(f"{provider}: model {model!r} is not there ({status}){quoted}", **where)
+    if (missing := _missing(status, reason, provider, model)) is not None:
+        return missing
+    if status == 500 and _TEMPLATE.search(reason):
+        hint = "the model's chat template refuses this order of messages (it may want a question of the user first)"
+        return BadRequest(f"{provider} did not accept the request ({status}){quoted}; {hint}", **where)
     if status >= 500 or status == 408:
         return _later(Overloaded(f"{provider}: the server failed ({status}){quoted}", **where), retry_after)
     if status >= 400:
-        return BadRequest(f"{provider} did not accept the request ({status}){quoted}", **where)
-    return ProtocolBroken(f"{provider}: unexpected answer ({status}){quoted}", **where)
+        blamed = blamed_in(body)
+        return BadRequest(f"{provider} did not accept the request ({status}){quoted}", named=blamed, **where)
+    kind = Redirected if status >= 300 else ProtocolBroken
+    return kind(f"{provider}: unexpected answer ({status}){quoted}", **where)
+
+
+def _missing(status: int, reason: str, provider: str, model: str) -> ProviderError | None:
+    """The error for what is not there: the model, or the path where no model was named."""
+    if status != 404 and not (status in (400, 422) and _MODEL.search(reason)):
+        return None
+    quoted = f": {reason}" if reason else ""
+    if status == 404 and not model:
+        text = f"{provider}: this address has no such path (404){quoted}; is base_url right?"
+        return BadRequest(text, provider=provider, status=status)
+    return ModelMissing(
+        f"{provider}: model {model!r} is not there ({status}){quoted}", provider=provider, status=status
+    )
 
 
 def _later(error: RateLimited | Overloaded, retry_after: float | None) -> ProviderError:
@@ -97,11 +166,27 @@ def _later(error: RateLimited | Overloaded, retry_after: float | None) -> Provid
     return error
 
 
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, from `retry-after-ms` or `Retry-After` (a number or a date)."""
+    try:
+        if (value := headers.get("retry-after-ms")) is not None:
+            return max(0.0, float(value) / 1000)
+        if (value := headers.get("Retry-After")) is None:
+            return None
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, seconds) if seconds == seconds else None  # noqa: PLR0124 - not NaN
+
+
 def with_available(error: ModelMissing, available: Sequence[str]) -> ModelMissing:
     """The same error, listing what is there."""
     shown = ", ".join(available[:20]) + (f" and {len(available) - 20} more" if len(available) > 20 else "")
     text = f"{error}; it has: {shown}" if available else str(error)
-    out = ModelMissing(text, provider=error.provider, status=error.status, sent=error.sent)
+    out = ModelMissing(text, provider=error.provider, status=error.status)
     out.available = tuple(available)
     return out
 

@@ -1,13 +1,17 @@
-"""The one mouth through which providers speak HTTP; the only file that knows aiohttp.
+"""The one client through which providers speak HTTP; the only file that knows aiohttp.
 
-One law: nothing is asked twice once a byte of the answer has come, and a key is never in an error, a log or a record.
+Law: this package asks once: nothing is asked again here once a byte of the answer has come. The run may ask again after
+its event `Retrying`, which makes the text before it void for every view.
+(tests/test_providers_limits.py::test_an_answer_that_broke_off_is_asked_for_again_by_the_run_only)
+Law: a key is never in an error, a log or a record. (tests/test_providers_http.py::test_the_key_is_nowhere)
 
 Theory of operation.
 1. A request is tried again (with growing pauses, or when the server says so) only before the first byte of its answer,
    and only for failures that pass: no connection, 408, 429, 500 to 599. A parser that failed (500 with such words)
    fails again, so it is not asked again.
-2. Three clocks: `connect`, `first` (until the answer begins: a cold model loads, a long prompt is read) and `idle`
-   (between two pieces); `total` is off unless set.
+2. Three clocks: `connect`, `first` (until the first token: a cold model loads, a long prompt is read; headers and
+   comments that keep the connection alive are none) and `idle` (between two records); `total` is off unless set. A 503
+   that says "loading" is asked again as long as `first` lasts.
 3. Leaving the stream early closes the connection; reading to its end gives it back for the next request.
 4. Sessions belong to their event loop. `aclose` closes that of the running one; a loop that ends (`asyncio.run`) closes
    its own, because an async generator that holds the session is closed with the loop.
@@ -16,12 +20,10 @@ Theory of operation.
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import os
 import random
 import re
-import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -31,16 +33,19 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
+from callgate import masking
 from callgate.errors import (
     ConfigError,
     EndedEarly,
+    LimitExceeded,
     Overloaded,
     ProtocolBroken,
     ProviderError,
     RateLimited,
     Unreachable,
 )
-from callgate.providers._failures import hide, refusal
+from callgate.providers._body import SURROGATES, Body, beginning, dump, whole
+from callgate.providers._failures import hide, refusal, retry_after
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of an answer that is read whole (lists of models, error pages)."""
@@ -50,6 +55,9 @@ _PROBE = 3.0
 """Seconds for a probe to be answered."""
 _LOOK = 1.0
 """Seconds between two looks at a stream's clocks."""
+_LOADING = re.compile(r"\bloading|still load|starting up|warming up", re.IGNORECASE)
+_LOADING_PAUSE = 2.0
+"""The longest pause between two looks whether a model is loaded."""
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530})
 _PARSER = re.compile(r"pars|tool call|unmarshal|invalid character|grammar|template", re.IGNORECASE)
 
@@ -60,9 +68,9 @@ class Timeouts:
 
     connect: float | None = 10.0
     first: float | None = 300.0
-    """Until the answer begins."""
+    """Until the first token."""
     idle: float | None = 120.0
-    """Between two pieces of a stream."""
+    """Between two records of a stream."""
     total: float | None = None
 
 
@@ -84,7 +92,7 @@ class Network:
     """Files of the client's own certificate and its key."""
 
 
-class Mouth:
+class HttpClient:
     """One server, as seen by one provider."""
 
     def __init__(
@@ -121,7 +129,7 @@ class Mouth:
         self._sessions = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"Mouth({self.shown!r})"
+        return f"HttpClient({self.shown!r})"
 
     @property
     def secret(self) -> str:
@@ -129,8 +137,16 @@ class Mouth:
         return self._secret
 
     @property
-    def _secrets(self) -> tuple[str, ...]:
-        return (self._secret, *self._given)
+    def secrets(self) -> tuple[str, ...]:
+        """The key and the headers that hold one, for those who must keep them out of what they write.
+
+        Keys that local servers ask for and do not look at ("ollama", "EMPTY") are none: they are words.
+        """
+        known = [self._secret]
+        for name, value in self._headers.items():
+            if masking.is_secret_name(name):
+                known += [value, value.rpartition(" ")[2]]
+        return tuple(text for text in known if len(text) >= 8 and any(char.isdigit() for char in text))
 
     def _sent(self, *, body: bool) -> dict[str, str]:
         """The headers of one request; a key that is a function is asked for each."""
@@ -151,6 +167,10 @@ class Mouth:
 
         return None if proxy_bypass(host) else getproxies().get(scheme)
 
+    def warm(self) -> None:
+        """Loads what the first request needs. Takes a quarter of a second, in any thread."""
+        _aiohttp()
+
     async def _session(self) -> Any:
         loop = asyncio.get_running_loop()
         session, _ = self._sessions.get(loop, (None, None))
@@ -161,7 +181,7 @@ class Mouth:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._network.timeout.connect),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._headers,
-                auto_decompress=True,
+                auto_decompress=False,  # Body does it, in bounded pieces
                 read_bufsize=2**18,
             )
             held = _hold(session)
@@ -186,7 +206,7 @@ class Mouth:
         return context
 
     async def aclose(self) -> None:
-        """Closes the connections of this event loop; the mouth may be used again."""
+        """Closes the connections of this event loop; the client may be used again."""
         _, held = self._sessions.pop(asyncio.get_running_loop(), (None, None))
         if held is not None:
             await held.aclose()
@@ -197,38 +217,51 @@ class Mouth:
         """One whole exchange of JSON, for what is not streamed. A `probe` is for what is nice to know: one try, soon
         given up; its path is from the root of the server if it begins with two slashes."""
         url = f"{self._root}{path[1:]}" if path.startswith("//") else f"{self.base_url}{path}"
-        response = await self._answer(method, url + self._query, body, model, probe=probe)
+        data = None if body is None else dump(body)[0]
+        response = await self._answer(method, url + self._query, data, model, probe=probe)
         try:
             async with asyncio.timeout(_PROBE if probe else self._network.timeout.idle):
-                data = await _whole(response, MAX_BODY)
-            return json.loads(data)
+                answer = await whole(response, MAX_BODY)
+            return json.loads(answer)
+        except LimitExceeded as error:
+            text = f"{self.name}: {self.shown}{path} gave more than MAX_BODY = {MAX_BODY} bytes"
+            raise ProtocolBroken(text, provider=self.name) from error
         except (ValueError, RecursionError) as error:
             raise ProtocolBroken(f"{self.name}: {self.shown}{path} gave no JSON", provider=self.name) from error
         except TimeoutError as error:
-            raise EndedEarly(f"{self.name}: {self.shown}{path} went silent", provider=self.name, sent=True) from error
+            raise EndedEarly(f"{self.name}: {self.shown}{path} went silent", provider=self.name) from error
         except _aiohttp().ClientError as error:
-            raise EndedEarly(f"{self.name}: {self._words(error)}", provider=self.name, sent=True) from error
+            raise EndedEarly(f"{self.name}: {self._words(error)}", provider=self.name) from error
         finally:
             response.close()
 
     @asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any], *, model: str = "") -> AsyncIterator[Stream]:
         """The bytes of an answer. What fails before the first of them is raised here."""
-        response = await self._answer("POST", f"{self.base_url}{path}{self._query}", body, model)
-        stream = Stream(response, self)
+        data, mended = dump(body)
+        response = await self._answer("POST", f"{self.base_url}{path}{self._query}", data, model)
+        try:
+            stream = Stream(response, self)
+            stream.notes = (SURROGATES,) if mended else ()
+        except ValueError as error:
+            response.close()
+            raise ProtocolBroken(f"{self.name}: {self.shown} sent {error}", provider=self.name) from error
         try:
             yield stream
         finally:
             stream.close()
 
-    async def _answer(self, method: str, url: str, body: Any, model: str, *, probe: bool = False) -> Any:
+    async def _answer(self, method: str, url: str, data: bytes | None, model: str, *, probe: bool = False) -> Any:
         """Rule 1: the response, its status fine and its body not yet read."""
-        data = None if body is None else _dump(body)
-        attempt = 0
+        attempt, pause, began = 0, 0.25, asyncio.get_running_loop().time()
         while True:
             try:
                 return await self._once(method, url, data, model, first=_PROBE if probe else self.timeout.first)
             except ProviderError as error:
+                if not probe and self._loads(error, began):
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LOADING_PAUSE)
+                    continue
                 attempt += 1
                 error.tries = attempt
                 if probe or attempt > self._network.retries or not _passing(error):
@@ -240,6 +273,12 @@ class Mouth:
                         raise
                     wait = max(asked, 0.0)
             await asyncio.sleep(wait)
+
+    def _loads(self, error: ProviderError, began: float) -> bool:
+        """Whether the server is loading its model, and there is time to wait for it."""
+        if error.status != 503 or not _LOADING.search(str(error)):
+            return False
+        return self.timeout.first is None or asyncio.get_running_loop().time() - began < self.timeout.first
 
     async def _once(self, method: str, url: str, data: bytes | None, model: str, *, first: float | None) -> Any:
         aiohttp = _aiohttp()
@@ -273,8 +312,8 @@ class Mouth:
         aiohttp = _aiohttp()
         words = self._words(error)
         if isinstance(error, aiohttp.ClientResponseError):
-            said = self.hide(" ".join(error.message.split())[:200])
-            return ProtocolBroken(f"{self.name}: what {self.shown} sent is not HTTP: {said}", provider=self.name)
+            text = self.hide(" ".join(error.message.split())[:200])
+            return ProtocolBroken(f"{self.name}: what {self.shown} sent is not HTTP: {text}", provider=self.name)
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return Unreachable(f"{self.name}: {self.shown}: no such host ({words})", provider=self.name)
         if isinstance(error, aiohttp.ClientSSLError):
@@ -288,8 +327,8 @@ class Mouth:
     async def _refused(self, response: Any, model: str) -> ProviderError:
         try:
             async with asyncio.timeout(10):
-                body = await _whole(response, 64 * 1024)
-        except (_aiohttp().ClientError, OSError, TimeoutError):
+                body = await beginning(response, 64 * 1024)
+        except (_aiohttp().ClientError, OSError, TimeoutError, ValueError):
             body = b""
         if response.status == 200:
             body = body or b"an HTML page"
@@ -301,27 +340,30 @@ class Mouth:
             body,
             provider=self.name,
             model=model,
-            retry_after=_retry_after(response.headers),
+            retry_after=retry_after(response.headers),
             key_hint=self._key_hint,
-            secrets=self._secrets,
+            secrets=(self._secret, *self._given),
         )
 
     def hide(self, text: str) -> str:
-        """The text without this mouth's keys and whatever looks like one."""
-        return hide(text, *self._secrets)
+        """The text without this client's keys and whatever looks like one."""
+        return hide(text, self._secret, *self._given)
 
     def _words(self, error: BaseException) -> str:
-        text = str(error) or type(error).__name__
-        return self.hide(" ".join(text.split())[:300])
+        return self.hide(" ".join((str(error) or type(error).__name__).split())[:300])
 
     def early(self, error: BaseException) -> EndedEarly:
         """The error for a stream that broke."""
-        return EndedEarly(f"{self.name}: the connection broke: {self._words(error)}", provider=self.name, sent=True)
+        return EndedEarly(f"{self.name}: the connection broke: {self._words(error)}", provider=self.name)
 
     @property
     def timeout(self) -> Timeouts:
-        """The clocks of this mouth."""
+        """The clocks of this client."""
         return self._network.timeout
+
+
+Mouth = HttpClient
+"""The client's former name: programs outside this repository, the public field cases among them, still import it."""
 
 
 class Stream:
@@ -330,28 +372,35 @@ class Stream:
     The idle clock is one timer for the whole stream, moved by looking at the time of the last piece (rule 2).
     """
 
-    def __init__(self, response: Any, mouth: Mouth) -> None:
+    def __init__(self, response: Any, client: HttpClient) -> None:
         self._response = response
-        self._mouth = mouth
+        self._body = Body(response)
+        self._client = client
         self._loop = asyncio.get_running_loop()
         self._last = self._started = self._loop.time()
         self._expired = ""
         self._waiting = False
         self._timer: asyncio.TimerHandle | None = None
+        self._begun = False
+        self.notes: tuple[str, ...] = ()
+        """What had to be changed in the request."""
         self.taps: list[Callable[[bytes], None]] = []
         """Each is given every piece as it comes (recording)."""
         self._arm()
 
     def _arm(self) -> None:
-        timeout = self._mouth.timeout
-        ends = [t for t in (_sum(self._last, timeout.idle), _sum(self._started, timeout.total)) if t is not None]
+        timeout = self._client.timeout
+        silent = _sum(self._last, timeout.idle if self._begun else timeout.first)
+        ends = [t for t in (silent, _sum(self._started, timeout.total)) if t is not None]
         self._timer = self._loop.call_at(min([*ends, self._loop.time() + _LOOK]), self._check)
 
     def _check(self) -> None:
-        now, timeout = self._loop.time(), self._mouth.timeout
+        now, timeout = self._loop.time(), self._client.timeout
         if timeout.total is not None and now - self._started >= timeout.total:
             self._expired = f"no end within timeout.total = {timeout.total:g} s"
-        elif timeout.idle is not None and now - self._last >= timeout.idle:
+        elif not self._begun and timeout.first is not None and now - self._last >= timeout.first:
+            self._expired = f"no token within timeout.first = {timeout.first:g} s"
+        elif self._begun and timeout.idle is not None and now - self._last >= timeout.idle:
             self._expired = f"silence for timeout.idle = {timeout.idle:g} s"
         elif self._waiting and self._lost():
             self._expired = "bytes that are not HTTP"
@@ -371,17 +420,31 @@ class Stream:
         """The next piece; b"" at the end. Raises EndedEarly if the connection breaks or goes silent."""
         self._waiting = True
         try:
-            piece: bytes = await self._response.content.readany()
+            piece = await self._body.read()
         except (_aiohttp().ClientError, OSError) as error:
             if self._expired:
-                text = f"{self._mouth.name}: the stream was given up after {self._expired}"
-                raise EndedEarly(text, provider=self._mouth.name, sent=True) from error
-            raise self._mouth.early(error) from error
+                text = f"{self._client.name}: the stream was given up after {self._expired}"
+                raise EndedEarly(text, provider=self._client.name) from error
+            raise self._client.early(error) from error
+        except LimitExceeded as error:
+            raise LimitExceeded(f"{self._client.name}: {error}; the answer was given up") from error
+        except ValueError as error:
+            raise self._client.early(error) from error
         self._waiting = False
-        self._last = self._loop.time()
         for tap in self.taps:
             tap(piece)
         return piece
+
+    def progress(self, *, begun: bool, records: int) -> None:
+        """What the last piece held: tokens, or records at least (rule 2)."""
+        if not self._begun and begun:
+            self._begun = True
+            self._last = self._loop.time()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._arm()
+        elif self._begun and records:
+            self._last = self._loop.time()
 
     async def drain(self) -> None:
         """The last record has come: waits a moment for the end, so that the connection can be used again."""
@@ -403,16 +466,6 @@ def _sum(start: float, seconds: float | None) -> float | None:
     return None if seconds is None else start + seconds
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def _dump(body: Any) -> bytes:
-    try:
-        return _encode(body).encode("utf-8")
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the request cannot be written as JSON: {error}") from error
-
-
 def _passing(error: ProviderError) -> bool:
     """Whether the failure may pass by itself."""
     if isinstance(error, Unreachable):
@@ -420,31 +473,6 @@ def _passing(error: ProviderError) -> bool:
     if isinstance(error, (RateLimited, Overloaded)):
         return error.status in _AGAIN and not (error.status == 500 and _PARSER.search(str(error)))
     return False
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, from `retry-after-ms` or `Retry-After` (a number or a date)."""
-    try:
-        if (value := headers.get("retry-after-ms")) is not None:
-            return max(0.0, float(value) / 1000)
-        if (value := headers.get("Retry-After")) is None:
-            return None
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-    except (ValueError, TypeError):
-        return None
-    return max(0.0, seconds) if seconds == seconds else None  # noqa: PLR0124 - not NaN
-
-
-async def _whole(response: Any, limit: int) -> bytes:
-    """The body, as far as the limit allows."""
-    pieces, size = [], 0
-    while size < limit and (piece := await response.content.readany()):
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
 
 
 async def _hold(session: Any) -> AsyncGenerator[None, None]:

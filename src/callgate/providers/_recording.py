@@ -1,6 +1,7 @@
 """Raw streams in files: a failure in production becomes a test.
 
-One law: what is played is what came, byte for byte and cut by cut, save the secrets, which never reach the file.
+Law: what is played is what came, byte for byte and cut by cut, save the secrets, which never reach the file.
+(tests/test_providers_replay.py::test_the_command_plays_a_recording_the_same_for_every_cut)
 
 A recording is JSON lines: a head (wire, model, the body that was sent), then each piece with its time as `text` (or
 `base64`, where a cut went through a character), then how it ended.
@@ -45,10 +46,9 @@ class Recording:
             raise ConfigError(f"{path}: {error.strerror}") from error
         head = _json(data.partition(b"\n")[0])
         if not isinstance(head, dict) or head.get("callgate") != "recording":
-            sse = not data.lstrip().startswith(b"{") or b'"choices"' in data[:4096]
-            return cls("openai" if sse else "ollama", "", {}, (data,), (0.0,))
+            return cls(_wire_of(data), "", {}, (data,), (0.0,))
         pieces, times, end = [], [], "cut"
-        for line in data.splitlines()[1:]:
+        for line in data.split(b"\n")[1:]:
             entry = _json(line)
             if not isinstance(entry, dict):
                 continue  # the recorder was killed while it wrote
@@ -115,6 +115,16 @@ class Recorder:
         """The last line, and the file is whole."""
         self._write({"at": round(time.monotonic() - self._began, 4), "end": self._end})
         self._file.close()
+
+
+_MARKS = ((b"message_start", "anthropic"), (b'"response.', "responses"), (b'"choices"', "openai"))
+"""What the beginning of a stream of each API holds."""
+
+
+def _wire_of(data: bytes) -> str:
+    """The API that bare bytes look like."""
+    head = data[:4096]
+    return next((wire for mark, wire in _MARKS if mark in head), "ollama" if data.lstrip()[:1] == b"{" else "openai")
 
 
 def _json(line: bytes) -> Any:

@@ -1,6 +1,7 @@
 """A scripted model, for tests, examples and documentation, and the player of recorded streams.
 
-One law: the same script gives the same deltas, and nothing leaves the process.
+Law: the same script gives the same deltas, and nothing leaves the process.
+(tests/test_providers_replay.py::test_a_reply_can_be_cut)
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from callgate import formats
 from callgate.errors import ConfigError, LimitExceeded
@@ -26,9 +27,6 @@ from callgate.types import (
     TextDelta,
     ToolCall,
 )
-
-if TYPE_CHECKING:
-    from callgate.protocols._steps import Score, Scores
 
 Scripted: TypeAlias = "str | bytes | Iterable[bytes] | Mapping[str, Any] | Exception | Callable[[Request], Any]"
 _KEYS = frozenset(
@@ -53,7 +51,6 @@ class Replay:
         wire: str | None = None,
         model: str = "replay",
         info: ModelInfo | None = None,
-        scores: Callable[[Score], Scores] | None = None,
     ) -> None:
         self.name = "replay"
         self.model = model
@@ -62,9 +59,8 @@ class Replay:
             raise ConfigError("Replay: replies must be a list, one item a request")
         self._replies = list(replies)
         self._format = formats.get(wire) if wire is not None else None
-        capabilities = frozenset({"tools", "schema", "thinking"} | ({"logprobs"} if scores else set()))
+        capabilities = frozenset({"tools", "schema", "thinking"})
         self._info = info or ModelInfo(model, "replay", capabilities)
-        self._scores = scores
         for reply in self._replies:
             self._check(reply)
 
@@ -132,18 +128,12 @@ class Replay:
             yield loader.fail(str(error))
 
     async def info(self) -> ModelInfo:
-        """The info it was given; else a model that can do everything but score."""
+        """The info it was given; else a model that can do everything."""
         return self._info
 
     async def catalogue(self) -> list[ModelInfo]:
         """The one model of the script."""
         return [self._info]
-
-    async def score(self, request: Score) -> Scores:
-        """What the function `scores` says; without one `ConfigError`."""
-        if self._scores is None:
-            raise ConfigError("Replay: cannot score; give scores=, a function from Score to Scores")
-        return self._scores(request)
 
     async def aclose(self) -> None:
         """Nothing to give back."""
@@ -156,26 +146,24 @@ def _deltas(script: Mapping[str, Any]) -> list[Delta]:
     out += [TextDelta(piece) for piece in _pieces(script.get("content") or "", cut)]
     error = script.get("error")
     calls = list(script.get("calls") or ())
-    reason = script.get("finish") or ("error" if error else "tool_calls" if calls else "stop")
+    reason = script.get("finish") or ("error" if error else _reason_of(script.get("raw_finish"), calls))
     settled: list[Delta] = []
     for index, call in enumerate(calls):
         arguments = call.get("arguments", {})
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        call_id = call.get("id")
-        pieces = _pieces(text, cut)
-        out += [
-            CallDelta(index, call_id if n == 0 else None, call["name"] if n == 0 else None, piece)
-            for n, piece in enumerate(pieces or [""])
-        ]
+        first, *rest = _pieces(text, cut) or [""]
+        out.append(CallDelta(index, call.get("id"), call["name"], first))
+        out += [CallDelta(index, None, None, piece) for piece in rest]
         settled.append(_settle(index, call, text, sound=reason in SOUND))
-    finish = Finish(
-        cast("FinishReason", reason),
-        script.get("usage"),
-        script.get("raw_finish", reason),
-        str(error) if error else None,
-        tuple(script.get("problems") or ()),
-    )
-    return [*out, *settled, finish]
+    raw = script.get("raw_finish", None if reason == "interrupted" else reason)  # a stream that breaks says nothing
+    problems = tuple(script.get("problems") or ())
+    error = str(error) if error else None
+    return [*out, *settled, Finish(cast("FinishReason", reason), script.get("usage"), raw, error, problems)]
+
+
+def _reason_of(raw: str | None, calls: list[Any]) -> FinishReason:
+    """What a script without `finish` means: the server's word if it gives one, else a sound end."""
+    return formats.reason_of(raw)[0] if raw is not None else "tool_calls" if calls else "stop"
 
 
 def _settle(index: int, call: Mapping[str, Any], text: str, *, sound: bool) -> ToolCall | BadCall:
@@ -186,7 +174,7 @@ def _settle(index: int, call: Mapping[str, Any], text: str, *, sound: bool) -> T
         return BadCall(index, call_id, None, text, "malformed")
     arguments, reason = formats.arguments(text)
     if arguments is None:
-        return BadCall(index, call_id, name, text, reason)
+        return BadCall(index, call_id, name, text, reason or "malformed")
     return ToolCall(call_id or "", name, arguments, index, extra=call.get("extra") or {})
 
 

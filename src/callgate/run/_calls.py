@@ -1,104 +1,72 @@
-"""The gate of a run: from the calls of an answer to their results.
+"""The gate's side of a run: from the calls of an answer to their results.
 
-One law: a call reaches `Execute` only checked, judged and, where people were asked, approved with exactly these
-arguments (X1, G3); nothing else leads there.
+Law: a call reaches `Execute` only checked, judged and, where people were asked, approved with exactly these arguments
+(X1, G3); nothing else leads there. (tests/test_run_sides.py::test_only_an_allowed_call_is_executed)
+
+Each method takes what came, writes what it found out into the state, and returns the next move, or None to wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from callgate import policy, results
-from callgate.events import CallFinished, CallJudged, CallProgress, CallProposed, CallStarted, dump_event
+from callgate.events import CallFinished, CallProgress, CallProposed, CallStarted, dump_event
 from callgate.history import History
-from callgate.policy import Advisor, Answer, JudgeContext
+from callgate.policy import Advisor, Answer
 from callgate.run import _journal as journal
-from callgate.run._batch import WITHOUT_EFFECT, Batch, Item, copied, replayed, settled
-from callgate.run._check import Checked, Checker
-from callgate.run._words import AskPerson, Execute, LookUp, Pending, Progressed
+from callgate.run._batch import (
+    UNKNOWN,
+    UNKNOWN_WRITE,
+    WHY,
+    WITHOUT_EFFECT,
+    Batch,
+    Checked,
+    Item,
+    Plan,
+    copied,
+    first_reads,
+    remember,
+    replayed,
+    settled,
+)
+from callgate.run._doubt import open_write
+from callgate.run._judging import Edit, Judging, denied
+from callgate.run._pages import READ_RESULT, page
+from callgate.run._state import AskModel, EndRun, Move, RunState, Unusable
+from callgate.run.inputs import AskPerson, Execute, LookUp, Pending, Progressed
 from callgate.types import (
     Ask,
-    BadCall,
     CallRecord,
     Deny,
     Message,
     Reply,
     RunReason,
-    ToolCall,
     ToolResult,
-    ToolSpec,
-    Verdict,
 )
 
-if TYPE_CHECKING:
-    from callgate.run._machine import Run
-
-READ_RESULT = ToolSpec(
-    "read_result",
-    "Read a later part of a result that was cut. Give the call_id of the cut result, and where to start: the number of "
-    "items of a list, or of characters of a text, that were already read.",
-    {
-        "type": "object",
-        "properties": {
-            "call_id": {"type": "string", "description": "id of the call whose result was cut"},
-            "start": {"type": "integer", "minimum": 0, "description": "items or characters to skip"},
-        },
-        "required": ["call_id", "start"],
-        "additionalProperties": False,
-    },
-    effect="read",
-    polling=True,
-)
-"""Offered from the first result on that had to be cut (X9)."""
-WHY: dict[RunReason, str] = {
-    "turn_limit": "the limit of turns is reached",
-    "request_limit": "the limit of requests is reached",
-    "time_limit": "the time of the run is over",
-    "token_limit": "the limit of tokens is reached",
-    "call_limit": "the limit of calls is reached",
-    "repetition": "the run goes round in circles",
-    "cancelled": "the run was cancelled",
-    "provider_error": "the run ended with an error",
-    "waiting": "it waits for a person's approval",
-}
+EDITED = "[A person changed the arguments of this call.]"
+"""What the model is told: what it wrote stands in the history, and what ran is another thing."""
 
 
 class Calls:
-    """Everything about calls that a run knows."""
+    """From the calls of an answer to their results."""
 
-    def __init__(self, run: Run) -> None:
-        config = run.config
-        self._run = run
-        self._config = config
-        self._advisors = [cast("Advisor", rule) for rule in config.rules if hasattr(rule, "advice")]
-        self._own_pages = any(spec.name == READ_RESULT.name for spec in config.tools)
-        self.checker = Checker(tuple(s for s in config.tools if not s.hidden), config.max_result, config.compile)
-        self.checker.said = self._said
-        self.finished: list[CallRecord] = []
-        """In the order in which they ended."""
-        self._ordered: list[CallRecord] = []
-        self._batch: Batch | None = None
-        self._message = Message("assistant")
-        self._before = 0
-        self._writes: dict[str, CallRecord] = {}
-        self._same: set[str] = set()
-        self._tools: set[str] = set()
-        self._judged: dict[str, int] = {}
-        self._passed: dict[str, ToolCall] = {}
-        """Copies of the calls of this turn that were not denied, for rules to see."""
+    def __init__(self, state: RunState, edit: Edit | None = None) -> None:
+        self._state = state
+        self._config = state.config
+        self._gate = state.gate
+        self._advisors = [cast("Advisor", rule) for rule in self._config.rules if hasattr(rule, "advice")]
+        self._judging = Judging(state, self._settle, edit)
+        self._own_pages = any(spec.name == READ_RESULT.name for spec in self._config.tools)
 
     # --- what is known --------------------------------------------------------------------------------------------
 
     @property
-    def turns_before(self) -> int:
-        """Answers with calls in the history that the run began with, and those that did not count as turns."""
-        return sum(bool(m.calls) for m in self._run.history.messages) - self._run.turn
-
-    def offered(self) -> tuple[ToolSpec, ...]:
-        """The tools that the model is told of; for it there are no others (G1)."""
-        return self.checker.tools
+    def _batch(self) -> Batch | None:
+        return self._gate.batch
 
     def pending(self) -> tuple[Pending, ...]:
         """The calls that wait for a person."""
@@ -108,17 +76,19 @@ class Calls:
     def snapshot(self) -> History:
         """The history with the open turn in it, as it would stand if the run ended now."""
         if self._batch is None:
-            return self._run.history
+            return self._state.history
+        # An open call has its provisional result here: a provider refuses a history with an unanswered call, and
+        # whoever reads `messages` while the run waits is to be able to send them.
         pairs = [(r, r.content) for r in (self._as_it_stands(item) for item in self._batch.items)]
-        return self._run.history.turn(self._message, pairs)
+        return self._state.history.turn(self._batch.message, pairs)
 
     def in_order(self) -> list[CallRecord]:
         """Every call and its result, in the order of the model."""
         open_items = self._batch.items if self._batch else []
-        return [*self._ordered, *(CallRecord(i.call, self._as_it_stands(i), i.duration) for i in open_items)]
+        return [*self._gate.ordered, *(CallRecord(i.call, self._as_it_stands(i), i.duration) for i in open_items)]
 
     def _as_it_stands(self, item: Item) -> ToolResult:
-        return item.result or self._unfinished(item, self._run.reason or "waiting")
+        return item.result or self._unfinished(item, self._state.reason or "waiting")
 
     def waits_for(self, call_id: str) -> bool:
         """Whether this call was handed out and its result is awaited."""
@@ -135,209 +105,224 @@ class Calls:
         item = self._batch.get(call_id) if self._batch else None
         return item is not None and item.state == "begun"
 
+    def confirmed(self, call_id: str) -> bool:
+        """Whether a person let this write start although the outcome of another one is open."""
+        item = self._batch.get(call_id) if self._batch else None
+        return item is not None and item.confirmed
+
+    def hash_of(self, call_id: str) -> str:
+        """The hash of this call's arguments."""
+        item = self._batch.get(call_id) if self._batch else None
+        return item.hash if item is not None else ""
+
     def begun(self) -> list[str]:
         """The calls that run now."""
         return [item.call.id for item in self._batch.of("begun")] if self._batch else []
 
     # --- a new batch ----------------------------------------------------------------------------------------------
 
-    def open(self, reply: Reply, written: Sequence[ToolCall | BadCall]) -> None:
-        """The calls of an accepted answer: checked, shown, held against the limits, judged."""
-        run = self._run
-        checked = [self._check(call) for call in written]
+    def open(self, reply: Reply, checked: Sequence[Checked]) -> Move | None:
+        """The checked calls of an accepted answer: shown, held against the limits, judged."""
+        state = self._state
+        checked, asked = first_reads(checked, self._config.first_reads)
         valid = [one.call for one in checked if one.refusal is None]
-        turn = run.turn + 1
-        run.asking.accepted(reply, usable=bool(valid))
-        run.phase = "calls"
-        self._batch = Batch(checked)
-        self._passed = {}
-        self._before = len(self.finished)
-        self._message = Message("assistant", reply.content, reply.reasoning, tuple(copied(c.call) for c in checked))
+        state.phase = "calls"
+        # Copies: the message goes out to callers and providers, and the checked arguments must stay those that are run
+        # (X1).
+        message = Message("assistant", reply.content, reply.reasoning, tuple(copied(c.call) for c in checked))
+        self._gate.batch = batch = Batch([self._item(one) for one in checked], message, len(state.finished))
+        self._gate.passed = {}
         if reply.content.strip():
-            run.text = reply.content
-        for one, item in zip(checked, self._batch.items, strict=True):
-            shown = one.shown or copied(one.call)
-            run.step.events.append(CallProposed(shown))
-            data = {"call": dump_event(one.call), "turn": turn, "notes": list(one.notes)}
-            if isinstance(shown, BadCall):
-                data["bad"] = dump_event(shown)
-            run.record("call_proposed", data)
-            if one.refusal is not None:
-                self._settle(item, one.refusal)
-        if not valid:
-            return self._useless(checked)
-        progress = replace(run.progress("batch", valid, turn), asked=len(written))
-        if (stop := policy.check(self._config.rules, progress)) is not None:
+            state.text = reply.content
+        # The entry names the turn that the answer belongs to; an answer without a valid call does not count as one.
+        turn = state.turn if valid else state.turn + 1
+        for one, item in zip(checked, batch.items, strict=True):
+            self._propose(one, item, turn)
+        if not valid:  # it stays in the history with the reasons, and counts as a failure
+            self._close()
+            return Unusable(next(one.refusal.content for one in checked if one.refusal is not None))
+        # before anything of the batch runs: half a batch would leave the world in a state that nobody asked for (X7)
+        stop = policy.check(self._config.rules, state.progress("batch", valid, asked=asked))
+        if stop is not None:
             self._close_with(stop.reason)
-            return run.stop(stop)
-        for item in self._batch.of("ready"):
-            self._weigh(item)
+            return EndRun(stop.reason, stop.message)
+        for item in batch.of("ready"):
+            self._judging.judge(item)
         return self._proceed()
 
-    def _said(self) -> str:
-        return "\n".join(m.text for m in self._run.history.messages if m.role in ("user", "tool"))
+    def _propose(self, one: Checked, item: Item, turn: int) -> None:
+        """Shows and records a call as it was read; one that was refused has its result already."""
+        self._state.emit(CallProposed(one.shown or copied(one.call)))
+        held = {one.call.id: one.call.arguments} if one.refusal is None else None
+        self._state.record("call_proposed", journal.proposed(self._config, one, item.hash, turn), held=held)
+        if one.refusal is not None:
+            self._settle(item, one.refusal)
 
-    def _check(self, call: ToolCall | BadCall) -> Checked:
-        made = self._run.asking.id_of(call.index, call.id)
-        return self.checker.check(call, made, masked_is_fine=made in self._config.verdicts)
+    def _item(self, one: Checked) -> Item:
+        if one.refusal is not None:
+            return Item(one.call, one.spec, refusal=one.refusal)
+        # Hashed once, from the truth, when the call is read: a resumed run takes the hash from its journal, where the
+        # arguments may be masked (X4).
+        return Item(one.call, one.spec, self._judging.hash_of(one.call, one.spec))
 
-    def _useless(self, checked: Sequence[Checked]) -> None:
-        """Nothing in the answer could be used: it stays in the history with the reasons, and counts as a failure."""
-        why = next(one.refusal.content for one in checked if one.refusal is not None)
-        self._close()
-        if self._run.asking.failed_once(why):
-            self._run.asking.ask()
-        else:
-            self._run.end("provider_error", f"no usable call in the last answers: {why}")
+    # --- judging ----------------------------------------------------------------------------------------------------
 
-    # --- judging --------------------------------------------------------------------------------------------------
-
-    def _weigh(self, item: Item) -> None:
-        """The verdict on a call, and what follows from it."""
-        verdict = self._verdict(item)
-        if not isinstance(verdict, Deny) and item.call.id not in self._passed:
-            self._passed[item.call.id] = copied(item.call)
-        match verdict:
-            case Deny(rule, reason):
-                self._settle(item, settled(item.call, "denied", f"denied by the rule {rule!r}: {reason}"))
-            case Ask() if not (item.approved or item.key in self._same or item.call.name in self._tools):
-                item.state, item.ask = "asking", verdict
-                data = {"call_id": item.call.id, "tool": item.call.name, "arguments": item.call.arguments}
-                self._run.record("ask", data | {"rule": verdict.rule, "reason": verdict.reason}, durable=True)
-            case _:
-                item.state = "allowed"
-
-    def _verdict(self, item: Item) -> Verdict:
-        assert item.spec is not None
-        assert self._batch is not None
-        call_id = item.call.id
-        number = self._judged[call_id] = self._judged.get(call_id, 0) + 1
-        recorded = self._config.verdicts.get(call_id, ())
-        if number <= len(recorded):
-            verdict = recorded[number - 1]
-        else:
-            context = JudgeContext(
-                self._config.principal,
-                self.finished,
-                [call for other, call in self._passed.items() if other != call_id],
-                self._run.now,
-                self._config.recent or _no_recent,
-                self._config.resolve,
-            )
-            verdict = policy.judge(self._config.rules, item.call, item.spec, context)
-        self._run.step.events.append(CallJudged(call_id, verdict))
-        self._run.record("call_judged", {"call_id": call_id, "verdict": dump_event(verdict)})
-        return verdict
-
-    def answered(self, call_id: str, answer: Answer, waited: float) -> None:
+    def answered(self, call_id: str, answer: Answer, waited: float) -> Move | None:
         """A person's decision about a call; it holds for this call, and for more only if the person chose so."""
+        batch = self._batch
+        item = batch.get(call_id) if batch else None
+        # An answer may come twice (two windows, a retried web request), or after the run ended: the first one counts.
+        if batch is None or item is None or item.state != "asking":
+            return None
+        if item.handed and answer.allow:  # what is asked for is its result, and not a yes
+            return None
+        self._judging.answered(item, answer, waited, batch)
+        # One that was approved and is the application's to carry out now waits for its result.
+        return self._proceed(asked=item.state != "asking")
+
+    def supplied(self, call_id: str, result: ToolResult) -> Move | None:
+        """The application carried the call out itself, and this is its result."""
         item = self._batch.get(call_id) if self._batch else None
-        if item is None or item.state != "asking":
-            return
-        data = {"call_id": call_id, "allow": answer.allow, "scope": answer.scope, "by": answer.by, "waited": waited}
-        self._run.record("answer", data, durable=True)
-        expires = self._config.approval_expires
-        if not answer.allow:
-            self._settle(item, settled(item.call, "denied", "a person declined it"))
-        elif expires is not None and waited > expires:
-            self._settle(item, settled(item.call, "denied", f"the approval came after {expires:g} seconds, too late"))
-        else:
-            item.approved = True
-            if answer.scope != "once":
-                self._same.add(item.key)
-            if answer.scope == "tool":
-                self._tools.add(item.call.name)
-            self._weigh(item)  # once more: permission is checked at the moment of execution (G3)
-        self._proceed(asked=True)
+        if item is None or item.state != "asking" or not item.handed:
+            return None
+        if item.write:
+            remember(self._gate, item.hash, CallRecord(item.call, result, 0.0))
+        self._settle(item, result, 0.0)
+        return self._proceed(asked=True)
+
+    def contested(self, call_id: str, reason: str) -> Move | None:
+        """A write that was about to start is found to be one that another run started, with an open outcome."""
+        item = self._batch.get(call_id) if self._batch else None
+        # Between the batch and its start another run's write was found in the ledger: only the driver can see that one.
+        if item is None or item.state != "sent":
+            return None
+        self._judging.doubt(item, Ask(UNKNOWN_WRITE, reason))
+        return self._proceed()
+
+    def refused(self, call_id: str, verdict: Deny) -> Move | None:
+        """A call that was about to start finds a limit used up by other runs: judged in the moment of the start."""
+        item = self._batch.get(call_id) if self._batch else None
+        if item is None or item.state != "sent":
+            return None
+        self._judging.show_verdict(call_id, verdict)
+        self._settle(item, denied(item.call, verdict))
+        return self._proceed()
 
     # --- running --------------------------------------------------------------------------------------------------
 
-    def _proceed(self, *, asked: bool = False) -> None:
+    def _proceed(self, *, asked: bool = False) -> Move | None:
         """Ask, run, look up or close, whichever is next."""
         batch = self._batch
         assert batch is not None
         while True:
             if batch.of("asking"):
                 if not asked:
-                    self._run.step.commands.append(AskPerson(self.pending()))
+                    self._state.command(AskPerson(self.pending()))
                 return None
+            # One batch at a time (X3): what comes next is planned when all of this one have ended, since a write may
+            # depend on it.
             if batch.of("sent", "begun"):
                 return None
-            if self._run.stopping is not None:
-                reason, error = self._run.stopping
-                return self._run.end(reason, error)
-            for item in batch.of("allowed"):
-                if item.spec is READ_RESULT:
-                    self._settle(item, self._page(item.call), 0.0)
-            plan = batch.plan(self._writes)
-            if plan.look_up:
-                return self._look_up(plan.look_up)
-            for item, result in plan.answered:
-                self._settle(item, result)
-            if plan.execute:
-                self._run.phase = "calls"
-                self._run.step.commands.append(Execute(tuple(copied(item.call) for item in plan.execute)))
+            if self._state.stopping is not None:
+                return EndRun(*self._state.stopping)
+            self._give_pages(batch)
+            plan = batch.plan(self._gate.writes, lambda item: open_write(item, self._gate, self._state.history))
+            for item, ask in plan.ask:
+                self._judging.doubt(item, ask)
+                asked = False
+            if self._begin(plan):
                 return None
-            if batch.closed:
+            if batch.closed and not plan.ask:
                 self._close()
-                return self._run.asking.ask()
+                return self._stopped_by(batch) or AskModel()
+
+    def _stopped_by(self, batch: Batch) -> Move | None:
+        """The end of a run whose answer is a tool's result."""
+        names = self._config.stop_after
+        last = next(
+            (i.result for i in reversed(batch.items) if i.call.name in names and i.result and i.result.ok), None
+        )
+        if last is None:
+            return None
+        self._state.text, self._state.output = last.content, last.value
+        return EndRun("answered")
+
+    def _give_pages(self, batch: Batch) -> None:
+        """Our own tool is answered here: what it reads is in the run, and a restored run has it as well."""
+        for item in batch.of("allowed"):
+            if item.spec is READ_RESULT:
+                self._settle(item, page(item.call, self._gate.ordered, self._config.max_result), 0.0)
+
+    def _begin(self, plan: Plan) -> bool:
+        """Has the next calls looked up or run; False: there is nothing to wait for."""
+        if plan.look_up:
+            self._look_up(plan.look_up)
+            return True
+        for item, result in plan.answered:
+            self._settle(item, result)
+        if plan.execute:
+            self._state.phase = "calls"
+            self._state.command(Execute(tuple(copied(item.call) for item in plan.execute)))
+        return bool(plan.execute)
 
     def _look_up(self, items: list[Item]) -> None:
-        self._run.phase = "calls"
-        started = {i.call.id: self._writes[i.key].call.id for i in items if i.key in self._writes}
+        self._state.phase = "calls"
+        writes = self._gate.writes
+        # The lookup needs the key of the call that was really started; this one only asks for the same thing.
+        started = {i.call.id: writes[i.hash].call.id for i in items if i.hash in writes}
         for item in items:
             item.looked_up = True
             item.state = "begun"
-        self._run.step.commands.append(LookUp(tuple(copied(i.call) for i in items), started))
+        self._state.command(LookUp(tuple(copied(i.call) for i in items), started))
 
     def began(self, call_id: str) -> None:
         """The executor is about to run it."""
         item = self._batch.get(call_id) if self._batch else None
         if item is None or item.state != "sent":
+            # The last line of defence of X1: whatever the executor or a driver does wrong, a call that was not let
+            # through does not begin. It is loud, because it is our mistake and not the model's.
             raise PermissionError(f"call {call_id!r} was not allowed to run")
         item.state = "begun"
         if item.write:
-            self._run.record("call_intent", journal.intent(self._config, item.call), durable=True)
-        self._run.step.events.append(CallStarted(call_id, item.call.name))
+            # Before the tool is called, and durable: after a crash this entry is all that tells a started write from
+            # one that was not.
+            held = {call_id: item.call.arguments}
+            self._state.record("call_intent", journal.intent(self._config, item), durable=True, held=held)
+        self._state.emit(CallStarted(call_id, item.call.name))
 
     def progressed(self, value: Progressed) -> None:
         """What a running tool reports."""
         item = self._batch.get(value.call_id) if self._batch else None
         if item is not None and item.state == "begun":
-            self._run.step.events.append(CallProgress(value.call_id, value.value))
+            self._state.emit(CallProgress(value.call_id, value.value))
 
-    def ran(self, call_id: str, result: ToolResult, duration: float | None) -> None:
+    def ran(self, call_id: str, result: ToolResult, duration: float | None) -> Move | None:
         """A call ended, or its outcome was looked up."""
         item = self._batch.get(call_id) if self._batch else None
+        # A result after the end or after the call was settled changes nothing: each call has one (X2).
         if item is None or item.state not in ("sent", "begun"):
             return None
-        earlier = self._writes.get(item.key) if item.looked_up else None
+        earlier = self._gate.writes.get(item.hash) if item.looked_up else None
         if item.looked_up and earlier is not None and earlier.call.id != call_id:
+            self._learn(earlier, item.hash, result)
             if result.status in WITHOUT_EFFECT:  # the earlier one did nothing after all: this one may start
-                del self._writes[item.key]
                 item.state = "allowed"
                 return self._proceed()
             result, duration = replayed(result, call_id), None
         elif item.write and item.state == "begun":
-            self._remember(item, result, duration)
+            remember(self._gate, item.hash, CallRecord(item.call, result, duration))
         self._settle(item, result, duration)
         return self._proceed()
 
-    def _remember(self, item: Item, result: ToolResult, duration: float | None) -> None:
-        if result.status in WITHOUT_EFFECT:
-            self._writes.pop(item.key, None)
-        else:
-            self._writes[item.key] = CallRecord(item.call, result, duration)
-
-    def _page(self, call: ToolCall) -> ToolResult:
-        """A later part of a result that was cut: kept whole, and read without running anything."""
-        wanted, start = str(call.arguments["call_id"]), int(call.arguments["start"])
-        found = next((r.result for r in self._ordered if r.call.id == wanted), None)
-        if found is None or found.value is None:
-            return ToolResult(call.id, "not_found", f"no result of a call {wanted!r} is kept")
-        text, following = results.page(found.value, start, self._config.max_result - 80)
-        more = f"\n[goes on at start={following}]" if following is not None else "\n[this is the end]"
-        return ToolResult(call.id, "ok", text + more)
+    def _learn(self, earlier: CallRecord, hash: str, result: ToolResult) -> None:
+        """The outcome of a write became known after its result had been given."""
+        # Still nothing is known: the question stays open, and the model is told so once more.
+        if result.status in UNKNOWN:
+            return
+        known = replace(result, call_id=earlier.call.id, replayed=False)
+        remember(self._gate, hash, replace(earlier, result=known))
+        data = {"call_id": earlier.call.id, "result": dump_event(known), "by": "lookup"}
+        self._state.record("call_settled", data, durable=True)
 
     # --- results --------------------------------------------------------------------------------------------------
 
@@ -346,31 +331,37 @@ class Calls:
         if item.state == "done":
             return
         item.state, item.result, item.duration = "done", result, duration
-        self.finished.append(CallRecord(item.call, result, duration))
-        run = self._run
-        run.step.events.append(CallFinished(item.call.id, item.call.name, result, duration))
+        state = self._state
+        state.finished.append(CallRecord(item.call, result, duration))
+        state.emit(CallFinished(item.call.id, item.call.name, result, duration))
         data = {"call_id": item.call.id, "tool": item.call.name, "result": dump_event(result), "duration": duration}
-        run.record("call_result", data, durable=item.write and duration is not None)
-        if result.size and not self._own_pages and READ_RESULT not in self.checker.tools:
-            self.checker.add(READ_RESULT)
+        state.record("call_result", data, durable=item.write and duration is not None)
+        # Only from the first cut result on: a tool that is never needed would cost tokens in every request, and confuse
+        # small models.
+        if result.size and not self._own_pages and READ_RESULT not in state.tools:
+            state.offer(READ_RESULT)
         for twin in item.copies:
             self._settle(twin, replace(result, call_id=twin.call.id))
 
     def _close(self) -> None:
         """Every call has its result: the turn enters the history."""
-        assert self._batch is not None
+        batch, ordered = self._batch, self._gate.ordered
+        assert batch is not None
         pairs: list[tuple[ToolResult, str]] = []
-        first = len(self._ordered)
-        for item in self._batch.items:
+        first = len(ordered)
+        for item in batch.items:
             assert item.result is not None
-            self._ordered.append(CallRecord(item.call, item.result, item.duration))
-        records = [*self.finished[: self._before], *self._ordered[first:]]
-        advice = [a.advice(records, self._before, self.checker.specs) for a in self._advisors]
-        for record in self._ordered[first:]:
-            told = [f"[{given[record.call.id]}]" for given in advice if record.call.id in given]
-            pairs.append((record.result, "\n\n".join([record.result.content, *told])))
-        message, self._batch = self._message, None
-        self._run.enter(self._run.history.turn(message, pairs))
+            ordered.append(CallRecord(item.call, item.result, item.duration))
+        # In the order of the model, not of the endings: advice about repetition must not depend on which read was
+        # faster.
+        records = [*self._state.finished[: batch.before], *ordered[first:]]
+        advice = [a.advice(records, batch.before, self._state.specs) for a in self._advisors]
+        for item, record in zip(batch.items, ordered[first:], strict=True):
+            changed = [EDITED] if item.edited else []
+            advised = [f"[{given[record.call.id]}]" for given in advice if record.call.id in given]
+            pairs.append((record.result, "\n\n".join([*changed, record.result.content, *advised])))
+        self._gate.batch = None
+        self._state.enter(self._state.history.turn(batch.message, pairs))
 
     @property
     def in_flight(self) -> bool:
@@ -381,6 +372,7 @@ class Calls:
         """What has not begun never does."""
         assert self._batch is not None
         for item in self._batch.items:
+            # What has begun brings its own result, at the latest when its grace is over (X6).
             if item.state not in ("done", "begun"):
                 self._settle(item, self._unfinished(item, reason))
 
@@ -393,36 +385,59 @@ class Calls:
         assert self._batch is not None
         for item in self._batch.items:
             if item.state != "done":
-                began = item.state == "begun"
-                self._settle(item, self._unfinished(item, reason), 0.0 if began else None)
+                self._settle(item, self._unfinished(item, reason), 0.0 if self._has_begun(item) else None)
         self._close()
 
     def _unfinished(self, item: Item, reason: RunReason) -> ToolResult:
         why = WHY.get(reason, reason)
-        if item.state != "begun":
+        if not self._has_begun(item):
             return settled(item.call, "not_started", why)
         if item.write:
+            # Never "cancelled" for a write that was started: nobody knows how far it came, and the model would do it
+            # again.
             return results.unknown_outcome(item.call, why)
         return settled(item.call, "cancelled", why)
 
+    def _has_begun(self, item: Item) -> bool:
+        """Whether it was started itself: one that waits for the lookup of an identical earlier write was not."""
+        earlier = self._gate.writes.get(item.hash) if item.looked_up else None
+        if item.handed and item.state == "asking":  # the application may have begun it, or not
+            return item.write
+        return item.state == "begun" and (earlier is None or earlier.call.id == item.call.id)
+
     # --- taken up again -------------------------------------------------------------------------------------------
 
-    def resume(self) -> None:
+    def resume(self) -> Move | None:
         """Started writes are looked up, never started again; everything else is judged afresh."""
         batch = self._batch
         if batch is None:
-            return self._run.asking.ask()
-        lost = [item for item in batch.of("begun") if item.write]
+            return AskModel()
+        for item in batch.items:
+            if item.refusal is not None:
+                self._settle(item, item.refusal)
+            elif item.lost and item.state != "done":
+                self._give_up(item)
+        begun = [item for item in batch.of("begun") if item.write]
+        # Reads of a run that was cut off are simply run again; a write that had begun is looked up (X4).
         for item in batch.of("sent", "begun"):
-            if item not in lost:
+            if item not in begun:
                 item.state = "allowed"
-            item.copies.clear()
-        for item in batch.of("allowed"):
-            self._weigh(item)
-        if lost:
-            return self._look_up(lost)
+            # They are planned anew, and may find each other again.
+            item.copies = ()
+        # Afresh, because permissions, rules and tools may have changed while the run lay there (G3).
+        for item in batch.of("ready", "allowed"):
+            self._judging.judge(item)
+        if begun:
+            self._look_up(begun)
+            return None
         return self._proceed()
 
-
-def _no_recent(tool: str, seconds: float) -> int:
-    return 0
+    def _give_up(self, item: Item) -> None:
+        """A call whose true arguments are not kept cannot go on."""
+        why = "its arguments held a secret that the ledger does not keep (hold_secrets)"
+        if item.state == "begun" and item.write:
+            result = results.unknown_outcome(item.call, f"{why}, so it cannot be looked up")
+            remember(self._gate, item.hash, CallRecord(item.call, result))
+            self._settle(item, result, 0.0)
+        else:
+            self._settle(item, settled(item.call, "not_started", why))

@@ -1,88 +1,75 @@
 """A call as it was written becomes a call that may be judged, or a refusal that tells the model what to correct.
 
-One law (X1, A1 to A7): what leaves here without a refusal names a tool that exists and carries arguments that fit its
-schema; a write also carries no flag at all.
+Law: what leaves here without a refusal names a tool that exists and carries arguments that fit its schema; a write also
+carries no flag at all (X1, A1 to A7). (tests/test_run_sides.py::test_what_is_not_refused_fits_its_tool)
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from callgate.masking import is_masked
-from callgate.protocols import language_of, reason, ungrounded
+from callgate.grounding.slots import ungrounded
+from callgate.protocols.corrections import arrived, flaws, unfit
+from callgate.protocols.texts import TEXTS, explain, spoken
 from callgate.results import to_json
-from callgate.schema import CompiledSchema, Mended, mend
+from callgate.run._batch import Checked, own
+from callgate.run._demands import demanded, names_of
+from callgate.run._state import RunState
+from callgate.schema.compiled import CompiledSchema
+from callgate.schema.mending import Mended, mend
 from callgate.tools import resolve_name
 from callgate.types import BadCall, Status, ToolCall, ToolResult, ToolSpec
 
-RAW_SHOWN = 500
-"""Characters of unreadable arguments that go back to the model: enough to see what is wrong."""
+if TYPE_CHECKING:
+    from callgate.policy import Answer
+
 TOOLS_LISTED = 30
 """More names than this are no help."""
-_SCALARS = frozenset({str, int, float, bool, type(None)})
-
-
-@dataclass(slots=True, frozen=True)
-class Checked:
-    """A call with its final id, name and arguments. With a `refusal` it never runs."""
-
-    call: ToolCall
-    spec: ToolSpec | None = None
-    refusal: ToolResult | None = None
-    shown: ToolCall | BadCall | None = None
-    """What `CallProposed` shows, if it is not `call`."""
-    notes: tuple[str, ...] = ()
 
 
 class Checker:
-    """Checks calls against one set of tools."""
+    """Checks calls against the tools of a run."""
 
-    def __init__(
-        self, tools: tuple[ToolSpec, ...], limit: int, compile_spec: Callable[[ToolSpec], CompiledSchema] | None = None
-    ) -> None:
-        self.tools = tools
-        self.specs = {spec.name: spec for spec in tools}
-        self._compile = compile_spec or _compile
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._compile = state.config.compile or _compile
         self._compiled: dict[str, CompiledSchema] = {}
-        self._limit = limit
-        self.say: Callable[..., str] = reason
-        self.said: Callable[[], str] = str
-        """What users and tools have said so far, for tools whose arguments must be grounded in it."""
+        self._written = ""
 
-    def speak(self, prompt: str) -> None:
-        """From now on reasons are given in the language of this text."""
-        language = language_of(prompt)
-        self.say = lambda kind, **fields: reason(kind, language=language, **fields)
-
-    def check(self, call: ToolCall | BadCall, id: str, *, masked_is_fine: bool = False) -> Checked:
-        """The call under the id that it will have; `masked_is_fine` for one that ran before secrets were masked."""
+    def check(self, call: ToolCall | BadCall, written: str = "") -> Checked:
+        """The call as it may be judged, or why it must not. `written`: what the model wrote in this answer."""
+        self._written = written
         name = call.name or ""
         arguments = _sound(call.arguments) if isinstance(call, ToolCall) else {}
         flags = call.flags if isinstance(call, ToolCall) else frozenset()
         extra = call.extra if isinstance(call, ToolCall) else {}
-        made = ToolCall(id, name, arguments, call.index, flags, extra)
-        shown = None if isinstance(call, ToolCall) else replace(call, id=id)
-        spec, renamed, hint = resolve_name(name, self.tools)
+        made = ToolCall(call.id or "", name, arguments, call.index, flags, extra)
+        shown = None if isinstance(call, ToolCall) else call
+        spec, renamed, hint = resolve_name(name, self._state.tools)
+        # A guessed name never runs a write (A6): `delete_users` for `delete_user` is another wish, not a slip of the
+        # pen.
         if spec is None or (renamed and spec.effect == "write"):
             near = (spec.name,) if spec is not None else hint
             return Checked(made, None, self._no_tool(made, near), shown)
         if renamed:
             made = replace(made, name=spec.name, flags=made.flags | {"renamed"})
+        if (wanted := demanded(self._state)) and spec.name not in wanted:
+            return Checked(made, spec, self._result(made, self._explain("forced", name=names_of(self._state))), shown)
         if isinstance(call, BadCall):
             return self._bad(call, made, spec, shown)
-        if is_masked(arguments):
-            if not masked_is_fine:
-                return Checked(made, spec, self._refuse(made, "a secret in its arguments is masked"), shown)
-            spec = replace(spec, grounded=False)  # it was held to what was said before that was masked
         return self._mended(mend(call.arguments, self.compiled(spec)), made, spec, shown)
 
-    def add(self, spec: ToolSpec) -> None:
-        """One more tool."""
-        self.tools = (*self.tools, spec)
-        self.specs[spec.name] = spec
+    def edited(self, call: ToolCall, spec: ToolSpec, answer: Answer) -> ToolCall | str:
+        """The call with the arguments that a person gave it, or why they do not fit; nothing of them is repaired."""
+        if not isinstance(answer.arguments, Mapping):
+            return f"an object is needed, not {type(answer.arguments).__name__}"
+        mended = mend(dict(answer.arguments), self.compiled(spec))
+        if not mended.ok:
+            return "; ".join(f"{at or '/'}: {what}" for at, what in mended.errors)
+        # What the model wrote oddly stands in flags of its call; a person wrote this.
+        return replace(call, arguments=own(mended.value), flags=frozenset())
 
     def compiled(self, spec: ToolSpec) -> CompiledSchema:
         """The tool's schema, made ready once."""
@@ -91,66 +78,75 @@ class Checker:
         return self._compiled[spec.name]
 
     def _bad(self, bad: BadCall, made: ToolCall, spec: ToolSpec, shown: BadCall | ToolCall | None) -> Checked:
-        raw = f" What arrived: {_short(bad.text)}" if bad.text else ""
+        language = spoken(self._state.history.messages)
+        # A dialect that is no JSON gives the arguments as JSON of its own making: the model never wrote that, so
+        # neither it nor a place in it is told.
+        own = bad.text.strip() in self._written if self._written else True
+        raw = arrived(bad.text if own else self._written, language)
+        # Cut-off arguments are never completed, not even for a read (A3): what is missing may be the limit, or the
+        # negation.
         if bad.reason != "malformed":
-            return Checked(made, spec, self._result(made, self.say("truncated", name=spec.name) + raw), shown)
+            return Checked(made, spec, self._result(made, self._explain("truncated", name=spec.name) + raw), shown)
         mended = mend(bad.text, self.compiled(spec))
+        # Repaired text is a guess about what was meant; a wrong read costs a turn, a wrong write cannot be undone (A4).
         if spec.effect == "read" and mended.ok:
             return self._mended(mended, made, spec, None)
-        detail = "; ".join(f"{at}: {what}" if at else what for at, what in mended.errors) or "broken JSON"
-        return Checked(
-            made, spec, self._result(made, self.say("malformed", name=spec.name, detail=detail) + raw), shown
-        )
+        detail = flaws(mended, language) if own else TEXTS["unreadable"][language].format(name=spec.name)
+        why = self._explain("malformed", name=spec.name, detail=detail) + raw
+        return Checked(made, spec, self._result(made, why), shown)
 
     def _mended(self, mended: Mended, made: ToolCall, spec: ToolSpec, shown: ToolCall | BadCall | None) -> Checked:
         if not mended.ok:
-            return Checked(made, spec, self._result(made, mended.explain()), shown, tuple(mended.notes))
+            return Checked(
+                made,
+                spec,
+                self._result(made, unfit(mended, spoken(self._state.history.messages))),
+                shown,
+                tuple(mended.notes),
+            )
         made = ToolCall(made.id, made.name, own(mended.value), made.index, made.flags, made.extra)
         if mended.repaired:
             made = replace(made, flags=made.flags | {"repaired"})
         if spec.effect == "write" and made.flags:  # A4, A6, A7: a flagged write never runs
             kind = "repaired" if made.flags <= {"repaired"} else "alone"
-            return Checked(made, spec, self._result(made, self.say(kind, name=spec.name)), shown)
-        if spec.grounded and (missing := ungrounded(spec, made.arguments, self.said())):
-            why = f"{', '.join(missing)}: not in what was said; ask the user for it, do not make it up"
+            return Checked(made, spec, self._result(made, self._explain(kind, name=spec.name)), shown)
+        # Checked last: only arguments that fit are worth being looked for in the conversation.
+        if spec.grounded and (missing := ungrounded(spec, made.arguments, self._texts())):
+            why = TEXTS["not_said"][spoken(self._state.history.messages)].format(names=", ".join(missing))
             return Checked(made, spec, self._refuse(made, why), shown)
         notes = (*mended.notes, *(f"{at}: converted" for at in mended.coerced))
         return Checked(made, spec, None, shown, notes)
 
+    def _explain(self, kind: str, **fields: str) -> str:
+        return explain(self._state.history.messages, kind, **fields)
+
+    def _texts(self) -> str:
+        """What users and tools have written so far: the source of what a model must not make up."""
+        return "\n".join(m.text for m in self._state.history.messages if m.role in ("user", "tool"))
+
     def _no_tool(self, call: ToolCall, near: tuple[str, ...]) -> ToolResult:
-        names = [spec.name for spec in self.tools]
+        language = spoken(self._state.history.messages)
+        names = [spec.name for spec in self._state.tools]
         listed = ", ".join(names[:TOOLS_LISTED]) + (", …" if len(names) > TOOLS_LISTED else "")
-        detail = f"The tools are: {listed}." if names else "No tools are available."
+        detail = TEXTS["listed"][language].format(names=listed) if names else TEXTS["no_tools"][language]
         if near:
-            detail = f"Perhaps {' or '.join(near)}? {detail}"
-        text = f"unknown tool {call.name!r}. " + self.say("unknown_tool", name=call.name, detail=detail)
-        return self._result(call, text, "unknown_tool")
+            detail = TEXTS["perhaps"][language].format(names=TEXTS["or"][language].join(near)) + detail
+        return self._result(call, self._explain("unknown_tool", name=repr(call.name), detail=detail), "unknown_tool")
 
     def _refuse(self, call: ToolCall, why: str) -> ToolResult:
-        return self._result(call, self.say("invalid_arguments", name=call.name, detail=why))
+        return self._result(call, self._explain("invalid_arguments", name=call.name, detail=why))
 
     def _result(self, call: ToolCall, text: str, status: Status = "invalid_arguments") -> ToolResult:
-        return ToolResult(call.id, status, text[: self._limit])
+        return ToolResult(call.id, status, text[: self._state.config.max_result])
 
 
-def _sound(arguments: Any) -> dict[str, Any]:
+def _sound(arguments: object) -> dict[str, object]:
     """The arguments as they may stand in a history: a strict JSON object, not too deep, nobody else's."""
+    # A provider or a dialect may give anything here (NaN, a subclass of dict, a value that contains itself); the
+    # history and the ledger hold strict JSON only.
     plain = to_json(arguments)
     return plain if isinstance(plain, dict) else {}
 
 
-def own(value: Any) -> Any:
-    """A copy of its own; of plain JSON without the detours of `deepcopy`."""
-    if type(value) is dict:
-        return {key: own(part) for key, part in value.items()}
-    if type(value) is list:
-        return [own(part) for part in value]
-    return value if type(value) in _SCALARS else copy.deepcopy(value)
-
-
 def _compile(spec: ToolSpec) -> CompiledSchema:
     return CompiledSchema(spec.parameters, closed=spec.strict)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= RAW_SHOWN else text[:RAW_SHOWN] + "…"

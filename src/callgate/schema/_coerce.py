@@ -1,7 +1,9 @@
 """Turns a value that fails into the one the schema must have meant: `"5"` where only a number fits.
 
-One law: only where that very field fails, only what the schema allows, only if exactly one reading fits. Numbers stay
-exact; a text that merely begins with a number is none; nothing is made up for a missing field.
+Numbers stay exact; a text that merely begins with a number is none; nothing is made up for a missing field.
+
+Law: only where that very field fails, only what the schema allows, only if exactly one reading fits.
+(tests/test_schema_mend.py::test_a_field_that_fails_is_converted_where_exactly_one_reading_fits)
 
 Theory of operation. `fit` walks value and schema together. A part that validates is never entered (so it comes back as
 the same object); a part that fails is tried in this order: through `$ref` and `allOf`, into properties and items, by
@@ -12,14 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from callgate.schema._compile import CompiledSchema
-from callgate.schema._look import MAX_LOOK, allowed_types, escape, follow, type_of
 from callgate.schema._loose import CutOff, Unreadable
-from callgate.schema._place import Place, items_of, list_of, pointer_of
-from callgate.schema._read import finite, load
+from callgate.schema._place import Place, escape, items_of, list_of, pointer_of
+from callgate.schema._read import Infinite, finite, load
+from callgate.schema.introspect import MAX_LOOK, allowed_types, follow, type_of
+
+if TYPE_CHECKING:
+    from callgate.schema.compiled import CompiledSchema
 
 WORK: Final = 64
 """How often each node of the arguments may be looked at before coercion gives up: nested `anyOf`s would double it at
@@ -30,6 +35,7 @@ SPARE: Final = 10_000
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+# Below 4,300, where Python refuses to read an integer at all (CVE-2020-10735).
 _MAX_DIGITS: Final = 4_000
 _GONE: Final = object()
 
@@ -52,7 +58,7 @@ class Fit:
         return len(self.coerced) + len(self.dropped)
 
 
-def fit(value: Any, compiled: CompiledSchema) -> Fit:
+def fit(value: object, compiled: CompiledSchema) -> Fit:
     """The value made to fit as far as possible; it may still be invalid."""
     walk = _Walk(compiled, SPARE + WORK * _size(value))
     try:
@@ -61,7 +67,7 @@ def fit(value: Any, compiled: CompiledSchema) -> Fit:
         return Fit(value)
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     count, todo = 1, [value]
     while todo:
         item = todo.pop()
@@ -76,7 +82,7 @@ class _Walk:
         self.compiled = compiled
         self.work = work
 
-    def fit(self, value: Any, node: Any, at: Place) -> Fit:
+    def fit(self, value: object, node: object, at: Place) -> Fit:
         """`value` against `node`; the same object comes back if it fits or nothing helps."""
         self.work -= 1 + (len(value) if isinstance(value, (dict, list)) else 0)
         if self.work < 0:
@@ -88,7 +94,7 @@ class _Walk:
         if isinstance(ref, str) and isinstance(target := follow(ref, self.compiled.root), Mapping):
             _take(done, self.fit(done.value, target, at.jump(pointer_of(ref))))
         for i, part in enumerate(list_of(node.get("allOf"))):
-            _take(done, self.fit(done.value, part, at.aside(f"allOf/{i}")))
+            _take(done, self.fit(done.value, part, at.in_schema(f"allOf/{i}")))
         _take(done, self._own(done.value, node, at))
         if isinstance(done.value, dict):
             _take(done, self._object(done.value, node, at))
@@ -99,20 +105,22 @@ class _Walk:
                 _take(done, self._branches(done.value, node, at, word))
         return done
 
-    def _valid(self, at: Place, value: Any) -> bool:
+    def _valid(self, at: Place, value: object) -> bool:
         try:
             return self.compiled.valid_at(at.schema, value)
         except ValueError:  # what no validator takes (half characters): reported by the whole check
             return True
 
-    def _own(self, value: Any, node: Mapping[str, Any], at: Place) -> Fit:
+    def _own(self, value: object, node: Mapping[str, object], at: Place) -> Fit:
         """By the node's own `type`, `enum` and `const`: for texts only, nothing else is ever converted."""
+        # A number where a text is wanted stays: "007" and 7 differ, and nothing tells which was meant.
         if not isinstance(value, str) or not ({"type", "enum", "const"} & node.keys()):
             return Fit(value)
         members = [node["const"]] if "const" in node else list_of(node.get("enum"))
         own = {key: node[key] for key in ("type", "enum", "const") if key in node}
         types = allowed_types(own)
         if members and "string" in types:
+            # An enum is a short list of words: one that differs only in case or in outer space has one meaning.
             found = _fold(value, members)
             if found is not _GONE:
                 return Fit(found, [at.value])
@@ -124,7 +132,7 @@ class _Walk:
             return Fit(candidate, [at.value])
         return Fit(value)
 
-    def _object(self, value: dict[str, Any], node: Mapping[str, Any], at: Place) -> Fit:
+    def _object(self, value: dict[str, object], node: Mapping[str, object], at: Place) -> Fit:
         done = Fit(value)
         properties = node.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
@@ -134,6 +142,8 @@ class _Walk:
                 place = at.down(f"properties/{escape(key)}", key)
                 part = self.fit(child, properties[key], place)
                 if part.value is None and not self._valid(place, None) and self._optional(key, node, at):
+                    # Strict modes make models send null for what they leave out; for an optional field that is the
+                    # same (A2).
                     part = Fit(_GONE, dropped=[place.value])
             elif isinstance(extra, Mapping) and not node.get("patternProperties"):
                 part = self.fit(child, extra, at.down("additionalProperties", key))
@@ -149,12 +159,12 @@ class _Walk:
             done.value = {key: child for key, child in done.value.items() if child is not _GONE}
         return done
 
-    def _optional(self, key: str, node: Mapping[str, Any], at: Place) -> bool:
+    def _optional(self, key: str, node: Mapping[str, object], at: Place) -> bool:
         """Whether nothing near demands the key; a demand from farther off shows when the whole is checked."""
         above = self.compiled.root if at.value == "" and isinstance(self.compiled.root, Mapping) else {}
         return key not in list_of(node.get("required")) and key not in list_of(above.get("required"))
 
-    def _array(self, value: list[Any], node: Mapping[str, Any], at: Place) -> Fit:
+    def _array(self, value: list[object], node: Mapping[str, object], at: Place) -> Fit:
         done = Fit(value)
         for i, child in enumerate(value):
             where = items_of(node, i)
@@ -169,17 +179,18 @@ class _Walk:
                 done.dropped += part.dropped
         return done
 
-    def _branches(self, value: Any, node: Mapping[str, Any], at: Place, word: str) -> Fit:
+    def _branches(self, value: object, node: Mapping[str, object], at: Place, word: str) -> Fit:
         """The branch that fits after the fewest changes; a draw between different values decides nothing."""
         found: list[Fit] = []
         for i, part in enumerate(list_of(node[word])):
-            place = at.aside(f"{word}/{i}")
+            place = at.in_schema(f"{word}/{i}")
             one = self.fit(value, part, place)
             if self._valid(place, one.value):
                 found.append(one)
         if not found:
             return Fit(value)
         least = min(one.cost for one in found)
+        # Two ways of equal cost to different values are a guess, and nothing is guessed (A3).
         best = [one for one in found if one.cost == least]
         return best[0] if all(_same(one.value, best[0].value) for one in best) else Fit(value)
 
@@ -190,12 +201,12 @@ def _take(done: Fit, part: Fit) -> None:
     done.dropped += part.dropped
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """Equal as JSON: `True` is not `1`."""
     return bool(a == b) and type_of(a) == type_of(b)
 
 
-def _fold(value: str, members: list[Any]) -> Any:
+def _fold(value: str, members: list[object]) -> object:
     """The one member that differs only in outer space, else the one that differs only in case."""
     texts = [member for member in members if isinstance(member, str)]
     for key in (str.strip, lambda text: text.strip().casefold()):
@@ -207,23 +218,30 @@ def _fold(value: str, members: list[Any]) -> Any:
 
 def convert(text: str, types: frozenset[str]) -> Iterator[Any]:
     """What a text may stand for among these types, exact readings only."""
-    if "integer" in types and len(text) <= _MAX_DIGITS and _INTEGER.fullmatch(text):
-        yield int(text)
-    elif types & {"number", "integer"} and len(text) <= _MAX_DIGITS and _NUMBER.fullmatch(text):
-        try:
-            number = finite(text)
-        except Exception:
-            return
-        if "number" in types:
-            yield number
+    if types & {"number", "integer"} and len(text) <= _MAX_DIGITS and _NUMBER.fullmatch(text):
+        yield from _numbers(text, types)
     elif "boolean" in types and text in _BOOLEANS:
         yield _BOOLEANS[text]
     elif "null" in types and text in ("null", "None"):
         yield None
     elif types & {"array", "object"} and text.lstrip()[:1] in ("[", "{"):
-        try:
-            value = load(text).value
-        except (ValueError, RecursionError, CutOff, Unreadable):
-            return
-        if type_of(value) in types:
-            yield value
+        yield from _containers(text, types)
+
+
+def _numbers(text: str, types: frozenset[str]) -> Iterator[int | float]:
+    """The number that a text is. Integers stay exact, so `"5.0"` is none (A2)."""
+    if "integer" in types and _INTEGER.fullmatch(text):
+        yield int(text)
+    elif "number" in types:
+        with suppress(Infinite):  # it overflows
+            yield finite(text)
+
+
+def _containers(text: str, types: frozenset[str]) -> Iterator[object]:
+    """A list or an object that was written as a text, as some templates do with every argument."""
+    try:
+        value = load(text).value
+    except (ValueError, RecursionError, CutOff, Unreadable):
+        return
+    if type_of(value) in types:
+        yield value

@@ -1,11 +1,13 @@
 """What is wrong with arguments, in words a model can act on.
 
-One law: one error a line, `pointer: what was expected, what came`; values of fields marked secret (`writeOnly`,
-`format: password`) are never quoted.
+Values of fields marked secret (`writeOnly`, `format: password`) are never quoted.
+
+Law: one error a line, `pointer: what was expected, what came`.
+(tests/test_schema_words.py::test_errors_say_where_what_was_expected_and_what_came)
 
 Theory of operation. The walk goes down only where the value fails, one alternative of an `anyOf` at most, so it costs
 no more than the check (a validator's own list of errors takes all alternatives at every level: a recursive schema makes
-it exponential). What a node says of the value itself is asked of jsonschema-rs, without its sub-schemas.
+it exponential). What a node requires of the value itself is asked of jsonschema-rs, without its sub-schemas.
 """
 
 from __future__ import annotations
@@ -14,16 +16,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate.schema._look import MAX_LOOK, allowed_types, escape, follow, property_schema, type_of
-from callgate.schema._place import Place, items_of, list_of, pointer_of
+from callgate.schema._place import Place, escape, items_of, list_of, pointer_of
+from callgate.schema._quote import SHOWN, is_secret, resolved, show
+from callgate.schema.introspect import MAX_LOOK, allowed_types, follow, property_schema, type_of
 
 if TYPE_CHECKING:
-    from callgate.schema._compile import CompiledSchema
+    from callgate.schema.compiled import CompiledSchema
 
 MAX_ERRORS: Final = 20
 """A model mends some errors at a time; a thousand are one."""
-SHOWN: Final = 60
-"""Characters of a value that are quoted."""
 _BELOW: Final = frozenset(
     {"properties", "items", "prefixItems", "additionalItems", "$ref", "allOf", "anyOf", "oneOf", "$defs", "definitions"}
 )
@@ -36,7 +37,7 @@ _DEEP: Final = frozenset(
 Error = tuple[str, str]
 
 
-def explain(value: Any, compiled: CompiledSchema) -> list[Error]:
+def explain(value: object, compiled: CompiledSchema) -> list[Error]:
     """Why a value does not fit, as (pointer, message): each error once, at most MAX_ERRORS."""
     found: dict[Error, None] = {}
     for error in _Walk(compiled).of(value, compiled.root, Place("", "", MAX_LOOK), ()):
@@ -50,7 +51,7 @@ class _Walk:
     def __init__(self, compiled: CompiledSchema) -> None:
         self.compiled = compiled
 
-    def of(self, value: Any, node: Any, at: Place, path: tuple[Any, ...]) -> Iterator[Error]:
+    def of(self, value: object, node: object, at: Place, path: tuple[object, ...]) -> Iterator[Error]:
         """The errors of one part of the value against one part of the schema."""
         if at.left <= 0 or self.compiled.valid_at(at.schema, value):
             return
@@ -65,15 +66,15 @@ class _Walk:
             words = ", ".join(sorted(_DEEP & node.keys())) or "schema"
             yield at.value, f"does not meet the conditions of `{words}`{self._got(value, path)}"
 
-    def _parts(self, value: Any, node: Mapping[str, Any], at: Place, path: tuple[Any, ...]) -> Iterator[Error]:
+    def _parts(self, value: object, node: Mapping[str, object], at: Place, path: tuple[object, ...]) -> Iterator[Error]:
         ref = node.get("$ref")
         if isinstance(ref, str):
             yield from self.of(value, follow(ref, self.compiled.root), at.jump(pointer_of(ref)), path)
         for i, part in enumerate(list_of(node.get("allOf"))):
-            yield from self.of(value, part, at.aside(f"allOf/{i}"), path)
+            yield from self.of(value, part, at.in_schema(f"allOf/{i}"), path)
         for word in ("anyOf", "oneOf"):
             if word in node:
-                yield from self._branches(value, list_of(node[word]), at.aside(word), path)
+                yield from self._branches(value, list_of(node[word]), at.in_schema(word), path)
         for error in self.compiled.own_errors(at.schema, _shallow(node), value):
             yield from self._own(error, value, node, at.value, path)
         if isinstance(value, dict):
@@ -85,7 +86,7 @@ class _Walk:
                     yield from self.of(child, where[1], at.down(where[0], str(i)), (*path, i))
 
     def _object(
-        self, value: dict[str, Any], node: Mapping[str, Any], at: Place, path: tuple[Any, ...]
+        self, value: dict[str, object], node: Mapping[str, object], at: Place, path: tuple[object, ...]
     ) -> Iterator[Error]:
         properties, extra = node.get("properties"), node.get("additionalProperties")
         properties = properties if isinstance(properties, Mapping) else {}
@@ -96,7 +97,7 @@ class _Walk:
             elif isinstance(extra, Mapping) and "patternProperties" not in node:
                 yield from self.of(child, extra, at.down("additionalProperties", key), (*path, key))
 
-    def _branches(self, value: Any, parts: list[Any], at: Place, path: tuple[Any, ...]) -> Iterator[Error]:
+    def _branches(self, value: object, parts: list[Any], at: Place, path: tuple[object, ...]) -> Iterator[Error]:
         """No alternative fits: the errors of the only one that could, or what any of them would take."""
         if any(self.compiled.valid_at(f"{at.schema}/{i}", value) for i in range(len(parts))):
             if sum(self.compiled.valid_at(f"{at.schema}/{i}", value) for i in range(len(parts))) > 1:
@@ -107,7 +108,7 @@ class _Walk:
         named = [i for i in near if self._named(value, parts[i])]
         near = named if len(named) == 1 else near
         if len(near) == 1 and isinstance(value, (dict, list)):
-            yield from self.of(value, parts[near[0]], at.aside(str(near[0])), path)
+            yield from self.of(value, parts[near[0]], at.in_schema(str(near[0])), path)
             return
         wanted = [self._wanted(part) for part in parts]
         if near and isinstance(value, (dict, list)):
@@ -115,7 +116,7 @@ class _Walk:
         else:
             yield at.value, f"expected {' or '.join(dict.fromkeys(wanted))}{self._got(value, path)}"
 
-    def _named(self, value: Any, part: Any) -> bool:
+    def _named(self, value: object, part: Any) -> bool:
         """Whether a branch's constants (a discriminator) stand in the value."""
         if not isinstance(value, dict):
             return False
@@ -123,12 +124,12 @@ class _Walk:
         constants = {
             key: options
             for key in value
-            if (options := list_of(_options_of(_resolved(property_schema(part, key, root), root))))
+            if (options := list_of(_options_of(resolved(property_schema(part, key, root), root))))
         }
         return bool(constants) and all(value[key] in options for key, options in constants.items())
 
     def _wanted(self, part: Any) -> str:
-        here = _resolved(part, self.compiled.root)
+        here = resolved(part, self.compiled.root)
         options = _options_of(here)
         if options:
             return f"one of {_listed(options)}" if len(options) > 1 else _json(options[0])
@@ -137,7 +138,9 @@ class _Walk:
             return f"an object with {', '.join(map(str, here.get('required') or here['properties'])) or 'no fields'}"
         return _types(types - {"integer"} if "number" in types else types)
 
-    def _own(self, error: Any, value: Any, node: Mapping[str, Any], at: str, path: tuple[Any, ...]) -> Iterator[Error]:
+    def _own(
+        self, error: Any, value: object, node: Mapping[str, Any], at: str, path: tuple[object, ...]
+    ) -> Iterator[Error]:
         """One of jsonschema-rs's errors about the value itself."""
         kind = error.kind
         match type(kind).__name__:
@@ -157,11 +160,11 @@ class _Walk:
             case _:
                 yield at, error.message + self._got(value, path)
 
-    def _got(self, value: Any, path: Sequence[Any]) -> str:
+    def _got(self, value: object, path: Sequence[object]) -> str:
         return "" if is_secret(path, self.compiled.root) else f", got {show(value)}"
 
 
-def _shallow(node: Mapping[str, Any]) -> dict[str, Any]:
+def _shallow(node: Mapping[str, Any]) -> dict[str, object]:
     """What a node says of the value itself: its sub-schemas taken out, the names of its properties kept."""
     out = {key: value for key, value in node.items() if key not in _BELOW | _WORDS | _DEEP}
     if isinstance(out.get("additionalProperties"), Mapping):
@@ -173,7 +176,7 @@ def _shallow(node: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _options_of(node: Mapping[str, Any]) -> list[Any]:
+def _options_of(node: Mapping[str, object]) -> list[object]:
     return [node["const"]] if "const" in node else list_of(node.get("enum"))
 
 
@@ -182,57 +185,11 @@ def _types(types: Any) -> str:
     return " or ".join(names) if len(names) < 7 else "any value"
 
 
-def _listed(options: Sequence[Any]) -> str:
+def _listed(options: Sequence[object]) -> str:
     shown = ", ".join(_json(option) for option in options[:40])
     return shown + (f" and {len(options) - 40} more" if len(options) > 40 else "")
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 3 * SHOWN else f"{text[: 3 * SHOWN]}…"
-
-
-def show(value: Any) -> str:
-    """A value named and quoted briefly: `the string "abc…"`."""
-    kind = type_of(value)
-    if kind in ("array", "object"):
-        return f"an {kind}" if value else f"an empty {kind}"
-    text = json.dumps(value if kind != "string" else value[: SHOWN + 1], ensure_ascii=False)
-    text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-    return text if kind in ("null", "boolean") else f"the {'number' if kind != 'string' else kind} {text}"
-
-
-def pointer(path: Sequence[Any]) -> str:
-    """A path as a JSON pointer."""
-    return "".join(f"/{escape(str(part))}" for part in path)
-
-
-def is_secret(path: Sequence[Any], root: Any) -> bool:
-    """Whether a field on this path is marked secret."""
-    node: Any = root
-    for part in path:
-        here = _resolved(node, root)
-        node = here.get("items") if isinstance(part, int) else property_schema(here, part, root)
-        if _marked(node, root):
-            return True
-    return False
-
-
-def _marked(node: Any, root: Any) -> bool:
-    here = _resolved(node, root)
-    parts = [
-        part for word in ("anyOf", "oneOf", "allOf") for part in list_of(here.get(word)) if isinstance(part, Mapping)
-    ]
-    return any(part.get("writeOnly") is True or part.get("format") == "password" for part in [here, *parts])
-
-
-def _resolved(node: Any, root: Any) -> Mapping[str, Any]:
-    for _ in range(20):
-        if not isinstance(node, Mapping):
-            return {}
-        ref = node.get("$ref")
-        if not isinstance(ref, str):
-            return node
-        target = follow(ref, root)
-        node = {**target, **{k: v for k, v in node.items() if k != "$ref"}} if isinstance(target, Mapping) else None
-    return {}

@@ -1,8 +1,10 @@
 """Reads what models write where JSON was asked for, and only as far as it can be read in one way.
 
-One law: nothing invented, nothing lost. Every character of the text is structure, or space, or comment, or stands in
-the value; text that ends inside the object is `CutOff`, whatever it looks like; anything that could mean two things is
-`Unreadable`.
+Every character of the text is structure, or space, or comment, or stands in the value; text that ends inside the object
+is `CutOff`, whatever it looks like; anything that could mean two things is `Unreadable`.
+
+Law: nothing is invented.
+(tests/test_schema_laws.py::test_damaged_text_never_yields_words_that_were_not_written)
 
 Theory of operation. One pass, one explicit stack (depth costs memory, never Python frames), three states: a value is
 due, a key is due, or something ended and a comma or a closer is due. The liberties, each noted once:
@@ -68,6 +70,7 @@ _IN_ARRAY = re.compile(
 )
 _NEW_KEY = re.compile(_KEY)
 _NEXT_KEY = re.compile(rf"{_GAP}[,，]{_GAP}{_KEY}")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _PATH_LIKE = re.compile(r"[A-Za-z]:\\|\\\\")
 
 
@@ -90,7 +93,7 @@ class Loose:
         self._depth = 0
         self._in_object = False
 
-    def read(self, start: int) -> Any:
+    def read(self, start: int) -> object:
         """The value that begins at `start`; `pos` is then the place after it."""
         self.pos = start
         state = self._value(first=False)
@@ -122,6 +125,10 @@ class Loose:
         if number:
             self.pos = number.end()
             return self._ended(self._number(number.group()))
+        return self._word()
+
+    def _word(self) -> str:
+        """A value without quotes that is no number: a literal, or plain words (liberties 2 and 5)."""
         word = _WORD.match(self.text, self.pos)
         if word and word.group() in _WORDS:
             self.pos = word.end()
@@ -132,7 +139,8 @@ class Loose:
             self.pos = bare.end()
             self._liberty(True, "text without quotes")
             return self._ended(bare.group())
-        if (word.end() if word else self.pos + 1) == len(self.text) and (word or char in "-.+"):
+        end = word.end() if word else self.pos + 1
+        if end == len(self.text) and (word or self.text[self.pos] in "-.+"):
             raise CutOff
         raise self._unexpected("a value")
 
@@ -178,7 +186,7 @@ class Loose:
     # --- what the states do ---------------------------------------------------------------------------------------
 
     _comma = False
-    _result: Any = None
+    _result: object = None
 
     def _open(self, kind: str) -> str:
         self.pos += 1
@@ -197,7 +205,7 @@ class Loose:
         self._in_object = bool(self._stack) and isinstance(self._stack[-1][0], dict)
         return self._ended(container)
 
-    def _ended(self, value: Any) -> str:
+    def _ended(self, value: object) -> str:
         if not self._stack:
             self._result = value
             return "end"
@@ -223,10 +231,11 @@ class Loose:
     def _string(self, opener: str, *, key: bool) -> str:
         text, plain = self.text, _PLAIN[opener]
         self._liberty(opener != '"', "quotes that are not JSON's")
-        start, out, inner, kept = self.pos, [], 0, False
+        start = self.pos
         if text.startswith(('"""', "'''"), start):
             raise Unreadable(f"three quotes at character {start}: JSON's strings have one")
-        pos = start + 1
+        out: list[str] = []
+        inner, kept, pos = 0, False, start + 1
         while True:
             run = plain.match(text, pos)
             if run:
@@ -237,8 +246,7 @@ class Loose:
             char = text[pos]
             if char == "\\":
                 piece, pos, lone = self._escape(pos)
-                if piece in _QUOTES and (_NEXT_KEY.match(text, pos) or (pos == start + 3 and self._closes(pos, key))):
-                    raise Unreadable(f"a backslash before what may be the end of the string at character {start}")
+                self._check_escaped(piece, start, pos, key)
                 out.append(piece)
                 kept = kept or lone
                 continue
@@ -248,17 +256,30 @@ class Loose:
             if _AFTER_KEY.match(text, pos):
                 raise Unreadable(f"unescaped quotes in the string at character {start} that look like a key's")
             out.append(char)
-            inner += not (char not in '"“”' and text[pos - 2].isalnum() and text[pos : pos + 1].isalnum())
-        self.pos = pos
+            inner += not self._is_apostrophe(char, pos)
         if inner % 2:
-            raise Unreadable(f"unescaped quotes in the string at character {start}: where it ends cannot be told")
+            raise Unreadable(f"unescaped quotes in the string at character {start}: where it ends is unclear")
+        self.pos = pos
         value = "".join(out)
         self._liberty(inner > 0, "unescaped quotes inside a string")
-        if kept and _PATH_LIKE.match(text, start + 1) and re.search(r"[\b\f\n\r\t]", value):
+        self._note_backslashes(kept, start, value)
+        self._liberty(_CONTROL.search(text, start, pos) is not None, "raw control characters")
+        return value
+
+    def _check_escaped(self, piece: str, start: int, pos: int, key: bool) -> None:
+        """Models escape the quote that ends a string, too: `"a\\", "b": 1` and `"\\"}` have two readings."""
+        if piece in _QUOTES and (_NEXT_KEY.match(self.text, pos) or (pos == start + 3 and self._closes(pos, key))):
+            raise Unreadable(f"a backslash before what may be the end of the string at character {start}")
+
+    def _is_apostrophe(self, char: str, pos: int) -> bool:
+        """Whether the quote before `pos` stands inside a word: `don't` opens nothing that would have to be closed."""
+        return char not in '"“”' and self.text[pos - 2].isalnum() and self.text[pos : pos + 1].isalnum()
+
+    def _note_backslashes(self, kept: bool, start: int, value: str) -> None:
+        """In `C:\\temp\\x` with single backslashes some were read as escapes and some were not: no reading is right."""
+        if kept and _PATH_LIKE.match(self.text, start + 1) and re.search(r"[\b\f\n\r\t]", value):
             raise Unreadable(f"single backslashes in the string at character {start}: write \\\\ for each")
         self._liberty(kept, "a lone backslash")
-        self._liberty(re.search(r"[\x00-\x1f]", text[start:pos]) is not None, "raw control characters")
-        return value
 
     def _endless(self, start: int, inner: int) -> Exception:
         if inner and self.text.rstrip().endswith(("}", "]")):

@@ -1,16 +1,24 @@
 """Where a walk through value and schema stands. Shared by coercion and explanation.
 
-One law: every step lowers `left`, so no loop of references holds a walk for ever.
+Law: every step lowers `left`, so no loop of references holds a walk for ever.
+(tests/test_schema_mend.py::test_a_bomb_of_alternatives_gives_up_in_time)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
-from callgate.schema._look import escape
+
+def escape(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def pointer(path: Sequence[object]) -> str:
+    """A path as a JSON pointer."""
+    return "".join(f"/{escape(str(part))}" for part in path)
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,7 +33,7 @@ class Place:
         """One level down in the value."""
         return Place(f"{self.schema}/{schema}", f"{self.value}/{escape(value)}", self.left - 1)
 
-    def aside(self, schema: str) -> Place:
+    def in_schema(self, schema: str) -> Place:
         """Another part of the schema for the same value."""
         return Place(f"{self.schema}/{schema}", self.value, self.left - 1)
 
@@ -39,12 +47,12 @@ def pointer_of(ref: str) -> str:
     return unquote(ref[1:])
 
 
-def list_of(node: Any) -> list[Any]:
+def list_of(node: object) -> list[object]:
     """The node if it is a list, else an empty one."""
     return node if isinstance(node, list) else []
 
 
-def items_of(node: Mapping[str, Any], index: int) -> tuple[str, Any] | None:
+def items_of(node: Mapping[str, object], index: int) -> tuple[str, object] | None:
     """(pointer, schema) of the keyword that governs the item at `index`, in today's and in older drafts."""
     word, first, rest = "prefixItems", node.get("prefixItems"), "items"
     if isinstance(node.get("items"), list):  # before 2020-12

@@ -1,7 +1,10 @@
 """From a model's text to one JSON value: strictly if that works, with named liberties if not, or not at all.
 
-One law: never `{}` in place of what could not be read. What is cut off is `CutOff`, what is ambiguous `Unreadable`;
-the first is proved on the strict grammar before any liberty is considered.
+What is ambiguous is `Unreadable`. That a text is cut off is proved on the strict grammar before any liberty is
+considered.
+
+Law: what is cut off is `CutOff`, never `{}` and never closed off into something that looks valid.
+(tests/test_schema_laws.py::test_every_proper_prefix_of_an_object_is_incomplete)
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ MAX_TEXT: Final = 32_000_000
 MAX_CODED: Final = 3
 """How often JSON may be wrapped into a JSON string."""
 
+# What the end of a text may be the beginning of: a literal, a number or an escape that was cut off.
 _TAIL = re.compile(r"t(r(ue?)?)?|f(a(l(se?)?)?)?|n(u(ll?)?)?|-|\.|(\.\d+)?[eE][+-]?|\\?u[0-9a-fA-F]{0,3}", re.ASCII)
 _ASSIGNED = re.compile(r"[\"'“”‘’]\s*[:：]")
 _START = re.compile(r"[{｛]")
@@ -35,30 +39,31 @@ class Read:
     notes: list[str] = field(default_factory=list)
 
 
+# RFC 8259, section 4, leaves open which of two equal names counts: it is noted, never passed over.
 class _Duplicate(Exception):
     """A key stands twice in an object: the fast path gives up."""
 
 
-class _Infinite(Exception):
+class Infinite(Exception):
     """NaN, Infinity or a number beyond the floats: no JSON."""
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise _Duplicate
     return value
 
 
-def _refuse(word: str) -> Any:
-    raise _Infinite(word)
+def _refuse(word: str) -> object:
+    raise Infinite(word)
 
 
 def finite(text: str) -> float:
     """A float that is one. Raises for what overflows."""
     value = float(text)
     if value - value != 0.0:
-        raise _Infinite(text[:40])
+        raise Infinite(text[:40])
     return value
 
 
@@ -77,7 +82,7 @@ _HALVES: Final = ("\\ud", "\\uD")
 _NO_BRACKETS: Final = bytes(i for i in range(256) if i not in b"[]{}")
 
 
-def scan(text: str) -> Any:
+def scan(text: str) -> object:
     """The object that a text is, if it is nothing but one strict JSON object; SLOW for all that needs a closer look.
 
     As fast as it gets: no wrapper around the C scanner, duplicate keys found by counting colons where there is but one
@@ -86,6 +91,7 @@ def scan(text: str) -> Any:
     try:
         if len(text) > MAX_TEXT:
             return SLOW
+        # With one brace there is one object: as many colons as keys prove that no key stands there twice.
         flat = len(text) <= _SMALL and text.count("{") == 1
         value, end = (_SCAN_LAST if flat else _SCAN)(text, 0)
         if flat and text.count(":") != len(value):
@@ -94,14 +100,19 @@ def scan(text: str) -> Any:
         return SLOW
     if type(value) is not dict or (end != len(text) and text[end:].strip(" \t\n\r")):
         return SLOW
-    if "\\" in text and (_HALVES[0] in text or _HALVES[1] in text):
-        return SLOW
-    if len(text) <= _MIDDLE and half_characters(text):
+    if _may_have_halves(text):
         return SLOW
     return SLOW if _may_be_deep(text, value) and deeper(value, MAX_DEPTH) else value
 
 
-def _may_be_deep(text: str, value: dict[str, Any]) -> bool:
+def _may_have_halves(text: str) -> bool:
+    """Whether a half of a surrogate pair may stand in the text, as itself or escaped (RFC 8259, section 8.2)."""
+    if "\\" in text and (_HALVES[0] in text or _HALVES[1] in text):
+        return True
+    return len(text) <= _MIDDLE and half_characters(text)
+
+
+def _may_be_deep(text: str, value: dict[str, object]) -> bool:
     """Whether it takes a look at every container to know that none is too deep."""
     if len(text) <= MAX_DEPTH or (
         len(value) < 20 and not any(type(v) is dict or type(v) is list for v in value.values())
@@ -109,6 +120,7 @@ def _may_be_deep(text: str, value: dict[str, Any]) -> bool:
         return False
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
+    # In C: what is left are the brackets alone, and pairs of them fold up from the inside.
     brackets = text.encode("utf-8", "replace").translate(None, _NO_BRACKETS)
     for _ in range(4):  # levels that fold up at once; brackets in strings may keep them from it
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
@@ -122,21 +134,21 @@ def load(text: str) -> Read:
         read = Read(value)
     except _Duplicate:
         value, read = _load_duplicates(text)
-    except _Infinite as error:
+    except Infinite as error:
         raise Unreadable(f"{error} is no JSON number") from None
     if text.count("[") + text.count("{") > MAX_DEPTH and deeper(value, MAX_DEPTH):
         raise Unreadable(f"nested deeper than {MAX_DEPTH} levels (MAX_DEPTH)")
     return read
 
 
-def _load_duplicates(text: str) -> tuple[Any, Read]:
-    """Twice the same key: the last one counts, as everywhere; that it does is said, and a liberty if it matters."""
+def _load_duplicates(text: str) -> tuple[object, Read]:
+    """Twice the same key: the last one counts, as everywhere; that is noted, and a liberty if it matters."""
     read = Read(None)
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         value = dict(items)
         if len(value) != len(items):
-            seen: dict[str, Any] = {}
+            seen: dict[str, object] = {}
             for key, item in items:
                 if key in seen:
                     read.notes.append(f"duplicate key {key!r}: the last one counts")
@@ -147,12 +159,12 @@ def _load_duplicates(text: str) -> tuple[Any, Read]:
 
     try:
         read.value = json.JSONDecoder(object_pairs_hook=pairs, parse_float=finite, parse_constant=_refuse).decode(text)
-    except _Infinite as error:
+    except Infinite as error:
         raise Unreadable(f"{error} is no JSON number") from None
     return read.value, read
 
 
-def deeper(value: Any, limit: int) -> bool:
+def deeper(value: object, limit: int) -> bool:
     """Whether containers are nested deeper than `limit`; level by level, without recursion."""
     level = [value] if isinstance(value, (dict, list)) else []
     while level:

@@ -1,14 +1,16 @@
 """OpenAI's strict form of a schema: what its structured outputs accept, and xAI's, Azure's and Groq's after it.
 
-One law: what fits the strict form fits the original once the nulls of optional parameters are dropped, as `mend` does.
+Law: what fits the strict form fits the original once the nulls of optional parameters are dropped, as `mend` does.
+(tests/test_tools_describe.py::test_the_strict_form_obeys_its_rules_and_means_the_same)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from callgate.types import Schema
+if TYPE_CHECKING:
+    from callgate.types import Schema
 
 _DROPPED: Final = frozenset({"default", "uniqueItems", "minProperties", "maxProperties", "examples", "writeOnly"})
 """Keywords that the strict form refuses and that only narrow or comment; `mend` still checks them."""
@@ -16,8 +18,8 @@ _REFUSED: Final = frozenset(
     {"allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "patternProperties", "prefixItems"}
     | {"contains", "unevaluatedProperties", "unevaluatedItems", "propertyNames"}
 )
+_CLOSED: Final = frozenset({"properties", "required", "additionalProperties"})
 _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-MAX_PROPERTIES: Final = 5000
 MAX_LEVELS: Final = 10
 
 
@@ -25,7 +27,7 @@ class _Cannot(Exception):
     """The schema has no strict form."""
 
 
-def strict_form(schema: Schema) -> dict[str, Any] | None:
+def strict_form(schema: Schema) -> dict[str, object] | None:
     """The schema in strict form: all objects closed, all properties required, optional ones nullable.
 
     None if it has none (free-form objects, tuples, `allOf` …).
@@ -39,23 +41,13 @@ def strict_form(schema: Schema) -> dict[str, Any] | None:
     return out
 
 
-def _node(node: Any, level: int) -> dict[str, Any]:
+def _node(node: object, level: int) -> dict[str, object]:
     if not isinstance(node, Mapping) or not node or level > MAX_LEVELS or _REFUSED & node.keys():
         raise _Cannot
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     for key, value in node.items():
-        if key in _DROPPED or (key == "format" and value not in _FORMATS):
-            continue
-        if key in ("anyOf", "oneOf"):
-            out["anyOf"] = [_node(part, level) for part in value]
-        elif key == "items":
-            out[key] = _node(value, level + 1)
-        elif key in ("$defs", "definitions"):
-            out[key] = {name: _node(part, 1) for name, part in value.items()}
-        elif key not in ("properties", "required", "additionalProperties"):
-            out[key] = value
-    kinds = node.get("type")
-    if "properties" in node or kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
+        out |= _keyword(key, value, level)
+    if "properties" in node or "object" in _types(node):
         _close(node, out, level)
     elif not ({"type", "enum", "const", "anyOf", "$ref"} & out.keys()):
         raise _Cannot
@@ -66,7 +58,27 @@ def _node(node: Any, level: int) -> dict[str, Any]:
     return out
 
 
-def _close(node: Mapping[str, Any], out: dict[str, Any], level: int) -> None:
+def _keyword(key: str, value: Any, level: int) -> dict[str, object]:
+    """What one keyword becomes; nothing for those that are dropped, or written by `_close`."""
+    if key in _DROPPED or key in _CLOSED or (key == "format" and value not in _FORMATS):
+        return {}
+    match key:
+        case "anyOf" | "oneOf":  # only `anyOf` is taken; `mend` still checks the original
+            return {"anyOf": [_node(part, level) for part in value]}
+        case "items":
+            return {key: _node(value, level + 1)}
+        case "$defs" | "definitions":
+            return {key: {name: _node(part, 1) for name, part in value.items()}}
+        case _:
+            return {key: value}
+
+
+def _types(node: Mapping[str, object]) -> list[object]:
+    kinds = node.get("type")
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _close(node: Mapping[str, Any], out: dict[str, object], level: int) -> None:
     if node.get("additionalProperties", False) is not False or "properties" not in node:
         raise _Cannot
     required = node.get("required") or ()
@@ -78,7 +90,7 @@ def _close(node: Mapping[str, Any], out: dict[str, Any], level: int) -> None:
     out["additionalProperties"] = False
 
 
-def _nullable(node: dict[str, Any]) -> dict[str, Any]:
+def _nullable(node: dict[str, Any]) -> dict[str, object]:
     kinds = node.get("type")
     if isinstance(kinds, str) and kinds != "null" and not ({"enum", "const"} & node.keys()):
         return {**node, "type": [kinds, "null"]}
@@ -86,5 +98,5 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
         return node
     if "anyOf" in node and not (node.keys() - {"anyOf", "description"}):
         return {**node, "anyOf": [*node["anyOf"], {"type": "null"}]}
-    told = {"description": node.pop("description")} if "description" in node else {}
-    return {**told, "anyOf": [node, {"type": "null"}]}
+    text = {"description": node.pop("description")} if "description" in node else {}
+    return {**text, "anyOf": [node, {"type": "null"}]}

@@ -1,6 +1,7 @@
 """Schemas as models and constrained engines want them: no noise, closed, and where asked in OpenAI's strict form.
 
-One law: a tidied schema takes what the original took, no less; a closed one refuses only what nobody named.
+Law: a tidied schema takes what the original took, no less; a closed one refuses only what nobody named.
+(tests/test_tools_describe.py::test_every_kind_of_annotation_goes_to_a_schema_and_back)
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ _NOISE: Final = frozenset({"title", "discriminator"})
 """`title` repeats the name; `discriminator` is OpenAPI's, not JSON Schema's."""
 
 
-def tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without noise, its objects closed where nothing else is said, unused definitions gone."""
+def tidy(schema: Mapping[str, object]) -> dict[str, object]:
+    """The schema without noise, its objects closed where it allows no more, unused definitions gone."""
     out = _walk(schema, names=False)
     assert isinstance(out, dict)
     used = _used(out)
@@ -25,7 +26,7 @@ def tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _walk(node: Any, *, names: bool) -> Any:
+def _walk(node: object, *, names: bool) -> object:
     if isinstance(node, list):
         return [_walk(item, names=False) for item in node]
     if not isinstance(node, Mapping):
@@ -49,7 +50,7 @@ def _walk(node: Any, *, names: bool) -> Any:
 def _used(schema: Mapping[str, Any]) -> set[str]:
     """Definitions that something outside them leads to."""
     found: set[str] = set()
-    todo: list[Any] = [{key: value for key, value in schema.items() if key != "$defs"}]
+    todo: list[object] = [{key: value for key, value in schema.items() if key != "$defs"}]
     while todo:
         node = todo.pop()
         if isinstance(node, Mapping):

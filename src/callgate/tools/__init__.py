@@ -1,21 +1,22 @@
 """Tools: functions that a model may ask for, and sets of them.
 
-One law: what a tool declares is all that may be known of it below; `ToolSpec` carries it, the function stays here.
+Law: what a tool declares is all that the layers below know of it; `ToolSpec` carries it, the function stays here.
+(tests/test_tools.py::test_what_is_declared_is_in_the_spec)
 """
 
 from __future__ import annotations
 
-from callgate.tools._context import Inject, ToolContext
-from callgate.tools._lint import CHECKS, Finding, lint
+from callgate.masking import Secret
+from callgate.tools._context import Inject, ToolContext, is_injected
 from callgate.tools._names import folded, nearest, resolve_name
 from callgate.tools._tool import Kind, Tool, tool
 from callgate.tools._toolbox import Toolbox, ToolLike, as_toolbox, from_json
+from callgate.tools._undeclared import warn_of_undeclared
 
 __all__ = [
-    "CHECKS",
-    "Finding",
     "Inject",
     "Kind",
+    "Secret",
     "Tool",
     "ToolContext",
     "ToolLike",
@@ -23,8 +24,9 @@ __all__ = [
     "as_toolbox",
     "folded",
     "from_json",
-    "lint",
+    "is_injected",
     "nearest",
     "resolve_name",
     "tool",
+    "warn_of_undeclared",
 ]

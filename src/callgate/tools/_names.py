@@ -1,7 +1,10 @@
 """Which tool a written name means (rule A6).
 
-One law: never by similarity. A name is matched exactly; or, for reads only, after case, separators and a known
-namespace prefix, and only if that leaves exactly one. What resembles it is a hint for the model, never the answer.
+A name is matched exactly; or, for reads only, after case, separators and a known namespace prefix, and only if that
+leaves exactly one. What resembles it is a hint for the model, never the answer.
+
+Law: no tool is found by similarity.
+(tests/test_tools.py::test_nothing_is_ever_found_by_similarity_or_among_several)
 """
 
 from __future__ import annotations
@@ -9,9 +12,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from callgate.types import ToolSpec
+if TYPE_CHECKING:
+    from callgate.types import ToolSpec
 
 PREFIXES: Final = ("functions", "function", "tools", "tool", "default_api", "api", "namespace", "mcp")
 """Namespaces that model families put before a tool's name."""

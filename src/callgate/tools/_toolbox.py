@@ -1,6 +1,7 @@
 """The tools of an agent: an ordered set of names.
 
-One law: one name, one tool. Two tools of one name are an error when they meet, never a matter of order.
+Law: one name, one tool; two tools of one name are an error when they meet, never a matter of order.
+(tests/test_tools.py::test_a_toolbox_keeps_order_and_refuses_two_tools_of_one_name)
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def as_toolbox(tools: Iterable[ToolLike] | ToolLike | None) -> Toolbox:
         return tools
     if tools is None:
         return Toolbox(())
-    if isinstance(tools, Mapping) or not isinstance(tools, Iterable):
+    if isinstance(tools, (Mapping, str)) or not isinstance(tools, Iterable):  # a name is no list of letters
         return Toolbox([cast("ToolLike", tools)])
     return Toolbox(tools)
 
@@ -119,7 +120,7 @@ def _tools_of(item: ToolLike) -> Iterable[Tool]:
     raise ToolError(f"{item!r} is no tool: give a function, a Tool, a Toolbox or a JSON description")
 
 
-def from_json(data: Mapping[str, Any]) -> Tool:
+def from_json(data: Mapping[str, object]) -> Tool:
     """A tool from its JSON description, OpenAI's wrapped or bare one, or MCP's; it can be read and judged, not run."""
     inner = data.get("function") if isinstance(data.get("function"), Mapping) else data
     assert isinstance(inner, Mapping)

@@ -1,7 +1,8 @@
 """The command line.
 
-One law: every file of this folder whose name has no underscore is one command of the same name (`ask.py` holds
-`command`, a click command or group), and nothing of it is imported before it is asked for.
+Law: every file of this folder whose name has no underscore is one command of the same name (`ask.py` holds
+`command`, a click command or group), and nothing of it is imported before it is needed.
+    (tests/test_cli.py::test_help_lists_every_command_with_its_first_line)
 
 To add a command: one file with a `command`; its first docstring line is its help.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 import click
 
 from callgate import __version__
+from callgate.apps import output
 
 HERE = Path(__file__).parent
 
@@ -54,11 +56,30 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The entry point: every error of ours is one clear line and a status that is not 0."""
+    """The entry point: every error of ours is one clear line and a status that is not 0: 2 for a wrong command line,
+    130 after Ctrl-C, else 1."""
+    output.install()
+    sys.exit(_status())
+
+
+def _status() -> int:
     from callgate.errors import CallgateError
 
     try:
-        cli(prog_name="callgate")
+        status = cli.main(prog_name="callgate", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        output.page(error.format_message(), err=True)
+        return error.exit_code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "callgate"
+        output.fail(f"{error.format_message().rstrip('.')}; see {path} --help")
+        return error.exit_code
+    except click.ClickException as error:
+        output.fail(error.format_message())
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
     except CallgateError as error:
-        click.echo(f"callgate: {error}", err=True)
-        sys.exit(1)
+        output.fail(str(error))
+        return 1
+    return status if isinstance(status, int) else 0

@@ -1,16 +1,16 @@
 """What `parse` and `replay` print: deltas as they become certain, or the whole reply.
 
-One law: everything is JSON that any tool reads, also where a model wrote half a character.
+Law: everything is JSON that any tool reads, also where a model wrote half a character.
+    (tests/test_parse_cli.py::test_a_lone_surrogate_is_printed_as_an_escape)
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-import click
+from callgate.apps.output import say_json
 
 if TYPE_CHECKING:
     from callgate.types import Delta, Reply
@@ -22,18 +22,18 @@ def print_events(deltas: list[Delta], wanted: bool) -> None:
 
     if wanted:
         for delta in deltas:
-            click.echo(_json(dump_event(delta)))
+            say_json(dump_event(delta))
 
 
 def print_reply(reply: Reply) -> None:
     """The reply as one JSON object."""
-    click.echo(_json(_reply(reply), indent=2))
+    say_json(_reply(reply), indent=2)
 
 
-def _reply(reply: Reply) -> dict[str, Any]:
+def _reply(reply: Reply) -> dict[str, object]:
     from callgate.events import dump_event
 
-    def dumped(calls: Iterable[Any]) -> list[dict[str, Any]]:
+    def dumped(calls: Iterable[object]) -> list[dict[str, Any]]:
         return [{key: value for key, value in dump_event(call).items() if key != "type"} for call in calls]
 
     data = {field.name: getattr(reply, field.name) for field in fields(reply)}
@@ -43,12 +43,3 @@ def _reply(reply: Reply) -> dict[str, Any]:
         "usage": dict(reply.usage) if reply.usage is not None else None,
         "other_choices": {str(choice): dumped(calls) for choice, calls in reply.other_choices.items()},
     }
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which a model can write, has no UTF-8: escape it again
-        return json.dumps(value, indent=indent)
-    return text

@@ -1,6 +1,7 @@
 """The recorded calls: list them, and settle a write whose outcome nobody knew.
 
-One law: a person can say what became of a write, but never make it run.
+Law: a person can say what became of a write, but never make it run.
+    (tests/test_cli_ledgers.py::test_a_settled_call_of_a_cut_off_run_is_its_result_when_it_goes_on)
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from callgate.apps.cli._ledgers import brief, date, json_option, ledger_option, say, say_json, span, with_ledger
+from callgate.apps.cli._ledgers import brief, date, find_run, json_option, ledger_option, span, with_ledger
+from callgate.apps.output import name, say, say_json
+from callgate.apps.wording import words
 from callgate.errors import ConfigError, LedgerError
 
 if TYPE_CHECKING:
     from callgate.config import Config
-    from callgate.ledger import Ledger, Write
-    from callgate.types import Entry, ToolResult
+    from callgate.ledger import Ledger
 
 
 @click.group()
@@ -41,20 +43,31 @@ def list_(
     async def work(ledger: Ledger, settings: Config) -> None:
         from callgate.stats import call_log
 
+        only = await find_run(ledger, run_id) if run_id else None
         async for line in call_log(ledger, since=after):
-            status = (line["settled"] or line)["status"]
-            if (run_id and line["run_id"] != run_id) or (tool and line["tool"] != tool):
+            if (only and line["run_id"] != only) or (tool and line["tool"] != tool):
                 continue
             if unknown and not await _is_unknown(ledger, line):
                 continue
             if as_json:
                 say_json(line)
                 continue
-            place = f"{line['run_id']} {line['call_id']}"
-            said = f"{line['tool']} {brief(line['arguments'], 60)}"
-            say(f"{place:40}  {date(line['at'])}  {status or 'running':16}  {said}")
+            place = f"{name(line['run_id'])} {name(line['call_id'])}"
+            call = f"{line['tool']} {brief(line['arguments'], 60)}"
+            say(f"{place:40}  {date(line['at'])}  {await _state(ledger, line):16}  {call}")
 
     with_ledger(where, work)
+
+
+async def _state(ledger: Ledger, line: dict[str, Any]) -> str:
+    """How far a call is, in words."""
+    status = (line["settled"] or line)["status"]
+    if status:
+        return words(status)
+    info = await ledger.run(line["run_id"])
+    if info is None or (info.reason is None and info.owner is None):
+        return "interrupted"
+    return "running" if info.reason is None else "waiting" if info.reason == "waiting" else "no result"
 
 
 async def _is_unknown(ledger: Ledger, line: dict[str, Any]) -> bool:
@@ -73,50 +86,32 @@ async def _is_unknown(ledger: Ledger, line: dict[str, Any]) -> bool:
 def settle(*, run_id: str, call_id: str, outcome: str | None, result: str | None, note: str, where: str | None) -> None:
     """Records what became of a write of unknown outcome."""
     if outcome is None:
-        raise click.UsageError("say --ok or --failed")
+        raise click.UsageError("give --ok or --failed")
     if result is not None and outcome != "ok":
         raise click.UsageError("--result goes with --ok")
 
-    async def work(ledger: Ledger, settings: Config) -> None:
-        write = await ledger.write(run_id, call_id)
+    value = _value(result)
+
+    async def work(ledger: Ledger, settings: Config) -> str:
+        from callgate.apps import settling
+
+        found = await find_run(ledger, run_id)
+        write = await ledger.write(found, call_id)
         if write is None:
-            raise LedgerError(f"run {run_id}, call {call_id}: the ledger has no such write; see `callgate calls list`")
+            raise LedgerError(f"run {found}, call {call_id}: the ledger has no such write; see `callgate calls list`")
         if not write.unknown:
             status = write.result.status if write.result else ""
-            raise LedgerError(f"run {run_id}, call {call_id}: its outcome is known: {status}")
-        await _settle(ledger, write, _told(write, outcome or "", result, note))
+            raise LedgerError(f"run {found}, call {call_id}: its outcome is known: {words(status)}")
+        await settling.settle(ledger, write, settling.outcome(write, outcome or "", value, note))
+        return f"run {found}, call {call_id}: settled as {outcome}"
 
-    with_ledger(where, work)
-    say(f"run {run_id}, call {call_id}: settled as {outcome}")
+    say(with_ledger(where, work))
 
 
-def _told(write: Write, outcome: str, result: str | None, note: str) -> ToolResult:
-    from callgate.results import compress
-    from callgate.types import ToolResult
-
-    if outcome == "failed":
-        return ToolResult(write.call_id, "failed", f"{write.tool} had no effect{f': {note}' if note else ''}.")
+def _value(result: str | None) -> object:
     if result is None:
-        return ToolResult(write.call_id, "ok", note or f"{write.tool} took effect.")
+        return None
     try:
-        value = json.loads(result)
+        return json.loads(result)
     except ValueError as error:
         raise ConfigError(f"--result: JSON is needed: {error}") from error
-    text, size = compress(value)
-    return ToolResult(write.call_id, "ok", text, value=value, size=size)
-
-
-async def _settle(ledger: Ledger, write: Write, result: ToolResult) -> None:
-    """Under the lease, so that no process that carries out the run comes in between."""
-    from callgate import ledger as ledgers
-    from callgate.events import dump_event
-    from callgate.types import Entry
-
-    async with ledgers.hold(ledger, write.run_id) as held:
-        data: dict[str, Any] = {"call_id": write.call_id, "tool": write.tool, "result": dump_event(result)}
-        entries: list[Entry] = [Entry("call_settled", {**data, "by": "person"})]
-        if await ledger.result(write.run_id, write.call_id) is None:  # the run was cut off: this is its result
-            before = await ledger.read(write.run_id)
-            clock = before[-1].data.get("t", 0.0) if before else 0.0
-            entries.insert(0, Entry("call_result", {**data, "duration": 0.0, "t": clock}))
-        await ledger.append(write.run_id, entries, fence=held.fence)

@@ -1,25 +1,29 @@
 """Measure how often a model's calls are right, under each protocol.
 
-One law: what is printed was measured; every rate has its interval, and `--out` lets an evaluation be stopped and go on.
+Law: what is printed was measured; every rate has its interval, and `--out` lets an evaluation be stopped and go on.
+    (tests/test_evals_command.py::test_it_asks_reports_and_goes_on)
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from callgate.apps import output
+from callgate.apps.cli._ledgers import must_exist
+from callgate.apps.wording import count
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from callgate.evals import Case, Outcome
 
 DEFAULT = ("simple_python", "multiple", "live_multiple", "irrelevance")
-PROTOCOLS = ("routed", "constrained", "json", "marker")
+FORMS = (".md", ".json", ".html")
+PROTOCOLS = ("native", "routed", "constrained", "json", "marker")
 
 
 @click.command()
@@ -38,7 +42,6 @@ PROTOCOLS = ("routed", "constrained", "json", "marker")
     show_default=True,
     help="Of bfcl: the third that recipes were tuned on, or the rest.",
 )
-@click.option("--chooser", default="auto", show_default=True, help="Of `routed`: lexical, likelihood, names.")
 @click.option("--retries", default=2, show_default=True, help="How often an unusable answer goes back with the reason.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Outcomes, a line each; found again when repeated."
@@ -60,7 +63,7 @@ PROTOCOLS = ("routed", "constrained", "json", "marker")
 @click.option(
     "--cut", type=click.Path(path_type=Path, dir_okay=False), help="Write the cases of SOURCE here; nothing is asked."
 )
-def command(source: str | None, compare: tuple[Path, Path] | None, **said: Any) -> None:
+def command(source: str | None, compare: tuple[Path, Path] | None, **given: Any) -> None:
     """Measure how often a model's calls are right, under each protocol.
 
     SOURCE is "bfcl" (the Berkeley leaderboard's data, fetched once from PyPI without its dependencies), a JSONL file of
@@ -77,37 +80,52 @@ def command(source: str | None, compare: tuple[Path, Path] | None, **said: Any) 
     from callgate import evals
 
     if compare:
-        click.echo(evals.compare(*(evals.load_outcomes(path) for path in compare)), nl=False)
+        output.page(evals.compare(*(evals.load_outcomes(path) for path in compare)))
         return
     if source is None:
         raise click.UsageError('SOURCE is missing: "bfcl", a .jsonl file or ledger:WHERE')
-    cases = _cases(source, said)
+    for path in given["reports"]:
+        _form(path)
+    cases = _cases(source, given)
     if not cases:
         raise ConfigError(f"{source}: no cases")
-    if said["cut"]:
-        said["cut"].write_text(evals.dump_jsonl(cases), "utf-8")
-        click.echo(f"{len(cases)} cases in {said['cut']}")
+    if given["cut"]:
+        given["cut"].write_text(evals.dump_jsonl(cases), "utf-8")
+        output.say(f"{count(len(cases), 'case')} in {given['cut']}")
         return
-    outcomes = asyncio.run(_evaluate(cases, said))
-    click.echo(evals.markdown(outcomes), nl=False)
-    for path in said["reports"]:
+    outcomes = asyncio.run(_evaluate(cases, given))
+    output.page(evals.markdown(outcomes))
+    for path in given["reports"]:
         _write(path, outcomes)
+    if failed := [o for o in outcomes if o.error is not None]:
+        raise ConfigError(f"{count(len(failed), 'case')} ended in an error, not in an answer: {failed[0].error}")
 
 
-def _cases(source: str, said: dict[str, Any]) -> list[Case]:
+def _cases(source: str, given: dict[str, Any]) -> list[Case]:
     from callgate import evals
-    from callgate.evals import _bfcl
+    from callgate.evals import bfcl
 
     if source == "bfcl":
-        names = _list(said["categories"]) or list(DEFAULT)
-        drawn = {"seed": said["seed"], "part": said["part"]}
-        return [c for n in names for c in _bfcl.sample(_bfcl.load(n, _folder()), said["size"], **drawn)]
+        names = _list(given["categories"]) or list(DEFAULT)
+        drawn = {"seed": given["seed"], "part": given["part"]}
+        return [c for n in names for c in bfcl.sample(bfcl.load(n, _folder()), given["size"], **drawn)]
     if source.startswith("ledger:"):
-        return asyncio.run(evals.from_ledger(source.removeprefix("ledger:")))
+        return asyncio.run(_from_ledger(source.removeprefix("ledger:")))
     path = Path(source)
     if not path.is_file():
         raise ConfigError(f"{source}: no such file; give bfcl, a .jsonl file of cases, or ledger:WHERE")
-    return evals.load_jsonl(path)[: said["size"] or None]
+    return evals.load_jsonl(path)[: given["size"] or None]
+
+
+async def _from_ledger(where: str) -> list[Case]:
+    from callgate import evals, ledger
+
+    store = ledger.open(where)
+    try:
+        must_exist(store)
+    finally:
+        await store.aclose()
+    return await evals.from_ledger(where)
 
 
 def _folder() -> Path:
@@ -118,23 +136,21 @@ def _folder() -> Path:
     return Path(home) / "callgate" / "bfcl"
 
 
-async def _evaluate(cases: list[Case], said: dict[str, Any]) -> list[Outcome]:
+async def _evaluate(cases: list[Case], given: dict[str, Any]) -> list[Outcome]:
     from callgate import evals, providers
 
-    provider = providers.open(said["model"])
+    provider = providers.open(given["model"])
     try:
         plan = evals.Plan(
             provider,
-            _list(said["names"]) or list(PROTOCOLS),
+            _list(given["names"]) or list(PROTOCOLS),
             cases,
-            path=said["out"],
-            retries=said["retries"],
-            chooser=said["chooser"],
+            path=given["out"],
+            retries=given["retries"],
         )
         total = len(cases) * len(plan.protocols)
-        bar: Any
-        with click.progressbar(length=total, label="asking", file=sys.stderr) as bar:
-            return await evals.evaluate(plan, lambda _, at, __: bar.update(at - bar.pos))
+        with output.progress(total, lambda done: f"{done} of {total} asked") as show:
+            return await evals.evaluate(plan, lambda _, at, __: show(at))
     finally:
         await provider.aclose()
 
@@ -143,17 +159,23 @@ def _list(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
+def _form(path: Path) -> str:
+    """The report's form by its file's ending. Raises ConfigError for one that we cannot write."""
+    if path.suffix not in FORMS:
+        ending = path.suffix or "no ending"
+        raise ConfigError(f"--report {path}: {ending} is no form of report; use {', '.join(FORMS)}")
+    return path.suffix
+
+
 def _write(path: Path, outcomes: list[Outcome]) -> None:
     from callgate import evals
 
-    match path.suffix:
+    match _form(path):
         case ".md":
             text = evals.markdown(outcomes)
         case ".html":
             text = evals.html(outcomes)
-        case ".json":
+        case _:
             text = json.dumps({"rows": evals.summary(outcomes)}, ensure_ascii=False, indent=1) + "\n"
-        case other:
-            raise ConfigError(f"--report {path}: {other or 'no ending'} is no form of report; use .md, .json or .html")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")

@@ -1,6 +1,7 @@
 """The ledger itself: prune old runs, verify that nothing is lost or altered, export everything.
 
-One law: what is removed is removed whole, run by run, and never a write of unknown outcome unless you say so.
+Law: what is removed is removed whole, run by run, and a write of unknown outcome only with --with-unknown.
+    (tests/test_cli_ledgers.py::test_the_ledger_is_verified_pruned_and_exported)
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callgate.apps.cli._ledgers import json_option, ledger_option, say, say_json, size, span, with_ledger
+from callgate.apps.cli._ledgers import find_run, json_option, ledger_option, size, span, with_ledger
+from callgate.apps.output import say, say_json
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """The journal of all runs."""
+    """The record of all runs."""
 
 
 @command.command()
@@ -37,7 +39,7 @@ def prune(older_than: str | None, max_size: str | None, with_unknown: bool, wher
         age = span(older_than, "--older-than") if older_than else None if days is None else days * 86_400
         most = size(max_size, "--max-size") if max_size else settings.max_ledger_size
         if age is None and most is None:
-            raise ConfigError("say --older-than or --max-size, or set keep_days or max_ledger_size")
+            raise ConfigError("give --older-than or --max-size, or set keep_days or max_ledger_size")
         return await ledger.prune(older_than=age, max_size=most, keep_unknown=not with_unknown)
 
     pruned = with_ledger(where, work)
@@ -52,7 +54,7 @@ def verify(run_id: str | None, as_json: bool, where: str | None) -> None:
     """Reads everything and reports what is lost, altered or not settled. Status 1 if something is wrong."""
 
     async def work(ledger: Ledger, settings: Config) -> Report:
-        return await ledger.verify(run_id)
+        return await ledger.verify(await find_run(ledger, run_id) if run_id else None)
 
     report = with_ledger(where, work)
     if as_json:
@@ -77,7 +79,8 @@ def export(run_ids: tuple[str, ...], since: str | None, where: str | None) -> No
     after = 0.0 if since is None else time.time() - span(since, "--since")
 
     async def work(ledger: Ledger, settings: Config) -> None:
-        for run_id in run_ids or (None,):
+        chosen: list[str | None] = [await find_run(ledger, start) for start in run_ids]
+        for run_id in chosen or [None]:
             async for name, entry in ledger.scan(since=after, run_id=run_id):
                 line = {"run_id": name, "seq": entry.seq, "at": entry.at, "kind": entry.kind}
                 say_json({**line, "version": entry.version, "data": dict(entry.data)})

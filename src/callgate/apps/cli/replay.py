@@ -1,6 +1,7 @@
 """Play a recorded stream again, cut as it came or into pieces of any size, and print what it says.
 
-One law: the same recording gives the same reply for every cut.
+Law: the same recording gives the same reply for every cut.
+    (tests/test_providers_replay.py::test_the_command_plays_a_recording_the_same_for_every_cut)
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 
+from callgate.apps import output
 from callgate.apps.cli._replies import print_events, print_reply
 
 
@@ -17,7 +19,11 @@ from callgate.apps.cli._replies import print_events, print_reply
 @click.argument("file")
 @click.option("--chunks", metavar="N", type=click.IntRange(min=1), help="Bytes at a time. Default: as they came.")
 @click.option("--dialect", metavar="NAME|auto", help="Read calls out of the text, too. Default: no.")
-@click.option("--wire", type=click.Choice(["openai", "ollama"]), help="Whose API it is, for a file of bare bytes.")
+@click.option(
+    "--wire",
+    type=click.Choice(["openai", "ollama", "anthropic", "responses"]),
+    help="Whose API it is, for a file of bare bytes.",
+)
 @click.option("--speed", metavar="X", type=click.FloatRange(min=0), help="Times the recorded pace; 1: as it was.")
 @click.option("--events", is_flag=True, help="Print each delta as it comes, one JSON object a line.")
 def command(
@@ -40,9 +46,9 @@ def command(
     if not events:
         print_reply(reader.reply)
     if recording.end not in ("eof", "left"):
-        click.echo(f"the recording ended: {recording.end}", err=True)
+        output.say(f"the recording ended: {recording.end}", err=True)
 
 
-def _tools(request: Any) -> list[Any]:
+def _tools(request: Any) -> list[object]:
     tools = request.get("tools")
     return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []

@@ -1,16 +1,19 @@
 """Your tools as models see them: list them, print their schemas, lint them.
 
-One law: what is printed is what a model would get, byte for byte.
+Law: in a pipe, what is printed is what a model would get, byte for byte.
+(tests/test_tools_lint.py::test_schema_prints_what_a_model_gets)
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from callgate.apps import output
+from callgate.apps.wording import count
 
 if TYPE_CHECKING:
     from callgate.tools import Tool, Toolbox
@@ -24,7 +27,7 @@ def command() -> None:
 def _load(place: str) -> Toolbox:
     from callgate.apps.toolfile import load
 
-    return load([place])
+    return load([place], option="")
 
 
 @command.command("list")
@@ -33,10 +36,13 @@ def _load(place: str) -> Toolbox:
 def list_(file: str, as_json: bool) -> None:
     """Names, effects, parameters and rules."""
     for tool in _load(file):
-        click.echo(json.dumps(_row(tool), ensure_ascii=False) if as_json else _line(tool))
+        if as_json:
+            output.say_json(_row(tool))
+        else:
+            output.page(_line(tool))
 
 
-def _row(tool: Tool) -> dict[str, Any]:
+def _row(tool: Tool) -> dict[str, object]:
     spec = tool.spec
     known = {"name": spec.name, "effect": spec.effect, "kind": tool.kind, "description": spec.description}
     rules = {key: getattr(spec, key) for key in ("permission", "confirm", "rate", "timeout", "group", "retries")}
@@ -48,7 +54,7 @@ def _line(tool: Tool) -> str:
     required = spec.parameters.get("required", ())
     names = [name if name in required else f"[{name}]" for name in spec.parameters.get("properties", ())]
     rules = [f"needs {spec.permission}"] if spec.permission else []
-    rules += ["asks first"] if spec.confirm else []
+    rules += ["needs approval"] if spec.confirm else []
     rules += [spec.rate] if spec.rate else []
     rules += [f"{spec.timeout:g} s"] if spec.timeout else []
     head = f"{spec.effect:5}  {spec.name}({', '.join(names)})" + (f"  [{', '.join(rules)}]" if rules else "")
@@ -68,7 +74,7 @@ def schema(file: str, strict: bool) -> None:
         form = strict_form(tool.spec.parameters) if strict else None
         function = {"name": tool.name, "description": tool.spec.description, "parameters": form or tool.spec.parameters}
         rows.append({"type": "function", "function": {**function, "strict": True} if form else function})
-    click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    output.say_json(rows, indent=2)
 
 
 @command.command()
@@ -79,8 +85,8 @@ def schema(file: str, strict: bool) -> None:
 def lint(file: str, as_json: bool, ignore: tuple[str, ...], errors_only: bool) -> None:
     """What would make models choose or call wrongly; exit status 1 if there is anything."""
     from callgate.errors import ConfigError
-    from callgate.tools import CHECKS
-    from callgate.tools import lint as findings_of
+    from callgate.tools.linting import CHECKS
+    from callgate.tools.linting import lint as findings_of
 
     for name in ignore:
         if name not in CHECKS:
@@ -89,12 +95,12 @@ def lint(file: str, as_json: bool, ignore: tuple[str, ...], errors_only: bool) -
     found = [finding for finding in findings_of(tools) if finding.check not in ignore]
     for finding in found:
         if as_json:
-            click.echo(json.dumps(asdict(finding), ensure_ascii=False))
+            output.say_json(asdict(finding))
         else:
-            click.echo(f"{finding.level}: {finding.tool}: {finding.message}  [{finding.check}]")
-            click.echo(f"    why:    {finding.reason}")
-            click.echo(f"    better: {finding.better}")
+            output.say(f"{finding.level}: {finding.tool}: {finding.message}  [{finding.check}]")
+            output.say(f"    why:    {finding.reason}")
+            output.say(f"    better: {finding.better}")
     if not as_json:
-        click.echo(f"{len(tools)} tools, {len(found)} findings")
+        output.say(f"{count(len(tools), 'tool')}, {count(len(found), 'finding')}")
     if any(finding.level == "error" or not errors_only for finding in found):
         sys.exit(1)

@@ -1,6 +1,7 @@
 """The demo's tools: small, real, offline. They are what `callgate ask` and `callgate chat` offer when you bring none.
 
-One law: a demo tool does what it says with no network and no invented answer; what is demo data says so.
+Law: a demo tool does what it says with no network and no invented answer; demo data is labelled as such.
+    (tests/test_demo_tools.py::test_a_parcel_is_found_by_any_writing_of_its_number_and_labelled)
 
 To add a demo tool: one file with one function under `@tool`, and its name in `TOOLS`.
 """

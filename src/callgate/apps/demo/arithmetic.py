@@ -1,6 +1,7 @@
 """Arithmetic: an exact evaluator of expressions, by precedence climbing; nothing is ever handed to Python.
 
-One law: whole numbers and fractions stay exact until they are shown, and no expression can cost more than `MAX_BITS`.
+Law: whole numbers and fractions stay exact until they are shown, and no expression can cost more than `MAX_BITS`.
+    (tests/test_demo_tools.py::test_arithmetic_never_fails_in_another_way)
 
 Theory of operation. `_Expression` holds the tokens and a position. `value(n)` reads one operand and then every operator
 that binds at least as tightly as n, in this order: + and -, then * / // %, then a sign, then ^ (to the right), then the

@@ -1,6 +1,7 @@
 """The time in a zone.
 
-One law: the zone data are the machine's own; a place that they do not know is not found, never guessed.
+Law: the zone data are the machine's own; a place that they do not know is not found, never guessed.
+    (tests/test_demo_tools.py::test_an_unknown_place_is_not_guessed)
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A search in callgate's own documentation, which is shipped inside the package.
 
-One law: what is found is quoted from a page, with the page's name; nothing is made up.
+Law: what is found is quoted from a page, with the page's name; nothing is made up.
+    (tests/test_demo_tools.py::test_the_documentation_is_searched_by_its_words)
 """
 
 from __future__ import annotations

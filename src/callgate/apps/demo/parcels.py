@@ -1,6 +1,7 @@
 """Parcels: a look-up in a small SQLite file of invented demo data, `parcels.sqlite`, made from `parcels.sql`.
 
-One law: the file is opened for reading only, and every answer carries its label.
+Law: the file is opened for reading only, and every answer carries its label.
+    (tests/test_demo_tools.py::test_a_parcel_is_found_by_any_writing_of_its_number_and_labelled)
 """
 
 from __future__ import annotations
