@@ -190,12 +190,12 @@ async def test_the_engine_is_shared() -> None:
 async def test_it_tells_how_far_it_has_read_and_how_fast_it_was() -> None:
     provider = providers.open("local")
     seen: list[str] = []
-    words = " ".join(f"word{n}" for n in range(400))  # more than one step of the engine
+    words = " ".join(f"word{n}" for n in range(160))  # more than one step of the engine
 
     async def look() -> None:
         while True:
             seen.append(providers.activity(provider))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)  # the engine needs the interpreter too
 
     looking = asyncio.create_task(look())
     await answer(provider, ask((Message("user", words),), options={"max_tokens": 2}))
