@@ -27,7 +27,7 @@ from callgate.dialects._spec import Literals as Literals
 from callgate.dialects._spec import Params as Params
 from callgate.dialects._spec import Raw as Raw
 from callgate.dialects._spec import Region as Region
-from callgate.errors import UnknownDialect
+from callgate.errors import ConfigError, UnknownDialect
 from callgate.types import ToolSpec
 
 
@@ -63,3 +63,17 @@ def reader(
     if isinstance(dialect, str) and plain_name(dialect) == "auto":
         dialect = from_tail(prompt_tail)
     return Reader(dialect if isinstance(dialect, Dialect) else get(dialect), tools, prompt_tail, ends)
+
+
+def thinking_tail(dialect: str | Dialect) -> str:
+    """The end of a prompt that has begun the reasoning. Raises ConfigError for a dialect that has none."""
+    plain = isinstance(dialect, str) and plain_name(dialect) == "auto"
+    spec = dialect if isinstance(dialect, Dialect) else get(dialect)
+    if plain:
+        return "<think>"
+    if spec.channels is not None and spec.channels.end:
+        return f"{spec.channels.tail[0]}<|channel|>analysis{spec.channels.body[0]}"
+    openers = [region.open[0] for region in spec.regions if region.kind in ("reasoning", "sealed")]
+    if not openers:
+        raise ConfigError(f"dialect {spec.name}: it has no reasoning, so a text cannot begin inside it")
+    return openers[0]

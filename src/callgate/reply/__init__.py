@@ -26,6 +26,7 @@ from callgate.reply._size import AnswerSize
 from callgate.reply._text import TextMachine, Untouched, dialect_reader
 from callgate.reply._tools import ToolLike, tool_specs
 from callgate.reply._turn import TurnReader
+from callgate.reply._wanted import ToolChoice, Wanted
 from callgate.separation import separate
 from callgate.types import Delta, Finish, FinishReason, Reply, ToolSpec
 
@@ -44,6 +45,12 @@ class Reader:
     (`formats.names()`) instead of text: its bytes, or its records as dicts or as the objects of the API's
     own Python client. `prompt_tail` is the end of the prompt where it matters for the first state.
     The last delta of `finish` is the one `Finish`.
+
+    `tool_choice="none"`: the markup of calls is taken out of the text and no call comes out; `problems` names what was
+    left out. `reasoning`: None lets the dialect's markers and `prompt_tail` decide; True, the text begins inside the
+    reasoning (the server's template opened it and `prompt_tail` is not at hand; raises ConfigError for a dialect that
+    has no reasoning); False, the model was told not to reason, so what it writes between those markers is text.
+    `answer_from_reasoning`: a message with neither text nor calls has its reasoning as its text, given at its end.
     """
 
     def __init__(
@@ -53,8 +60,16 @@ class Reader:
         wire: str | None = None,
         tools: Iterable[ToolLike] | None = (),
         prompt_tail: str | None = "",
+        tool_choice: ToolChoice = "auto",
+        reasoning: bool | None = None,
+        answer_from_reasoning: bool = False,
     ) -> None:
-        specs, tail = tool_specs(tools), prompt_tail or ""
+        specs, tail = tool_specs(tools), _thinking(dialect) if reasoning else prompt_tail or ""
+        self._wanted: Wanted | None = None
+        if _choice(tool_choice) == "none" or reasoning is False or answer_from_reasoning:
+            self._wanted = Wanted(
+                calls=tool_choice != "none", reasoning=reasoning is not False, answer=answer_from_reasoning
+            )
         self._settled = Settled()
         self._text: TextMachine = Untouched()
         self._wire: _Wire | None = None
@@ -63,8 +78,8 @@ class Reader:
         else:
             ends = partial(self._settled.add, sound=True)
             self._text = dialect_reader(dialect, specs, tail, ends) or self._text
-        self._direct = wire is None
-        """Text goes straight to the machine."""
+        self._direct = wire is None and self._wanted is None
+        """Text goes straight to the machine, and what comes out of it goes out as it is."""
         self._written: list[str] = []
         self._finish: Finish | None = None
         self._source: str | None = None
@@ -83,12 +98,18 @@ class Reader:
         if self._over:
             raise ConfigError("Reader.feed: this reader is finished; make a new one for the next message")
         if self._wire is None:
-            return self.feed("".join(chunk) if isinstance(chunk, str) else self._decode(bytes_of(chunk)))
+            text = "".join(chunk) if isinstance(chunk, str) else self._decode(bytes_of(chunk))
+            self._written.append(text)
+            return self._out(self._text.feed(text))
         if type(chunk) is bytes:  # nearly always: no need to look at what else it may be
-            return self._wire.feed(chunk)
+            return self._out(self._wire.feed(chunk))
         if is_record(chunk):
-            return self._wire.take(record_of(chunk))
-        return self._wire.feed(chunk.encode("utf-8", "replace") if isinstance(chunk, str) else bytes_of(chunk))
+            return self._out(self._wire.take(record_of(chunk)))
+        rest = chunk.encode("utf-8", "replace") if isinstance(chunk, str) else bytes_of(chunk)
+        return self._out(self._wire.feed(rest))
+
+    def _out(self, deltas: list[Delta]) -> list[Delta]:
+        return deltas if self._wanted is None else self._wanted.take(deltas)
 
     def finish(self) -> list[Delta]:
         """The stream is over: everything still held, and the `Finish`. A second call gives nothing."""
@@ -96,10 +117,10 @@ class Reader:
             return []
         if self._wire is not None:
             self._over = True
-            return self._wire.finish()
+            return self._out(self._wire.finish())
         out = self.feed(rest) if (rest := self._decode(b"", final=True)) else []
         self._over, self._direct = True, False
-        return [*out, *self._text.finish(), self._end()]
+        return [*out, *self._out([*self._text.finish(), self._end()])]
 
     def _end(self) -> Finish:
         """The end of a raw text: only a call that was cut tells that the text was."""
@@ -116,6 +137,10 @@ class Reader:
     @property
     def reply(self) -> Reply:
         """The whole message; before `finish` what has come so far."""
+        return self._whole if self._wanted is None else self._wanted.reply(self._whole)
+
+    @property
+    def _whole(self) -> Reply:
         if self._wire is not None:
             return self._wire.reply
         finish = self._finish or Finish("interrupted", problems=tuple(self._settled.problems))
@@ -194,9 +219,23 @@ def read(
     wire: str | None = None,
     tools: Iterable[ToolLike] | None = (),
     prompt_tail: str | None = "",
+    tool_choice: ToolChoice = "auto",
+    reasoning: bool | None = None,
+    answer_from_reasoning: bool = False,
 ) -> Reply:
-    """Reads a model's raw output: text, or with `wire` an API's answer as bytes, dicts or objects of its client."""
-    reader = Reader(dialect, wire=wire, tools=tools, prompt_tail=prompt_tail)
+    """Reads a model's raw output: text, or with `wire` an API's answer as bytes, dicts or objects of its client.
+
+    The options are those of `Reader`.
+    """
+    reader = Reader(
+        dialect,
+        wire=wire,
+        tools=tools,
+        prompt_tail=prompt_tail,
+        tool_choice=tool_choice,
+        reasoning=reasoning,
+        answer_from_reasoning=answer_from_reasoning,
+    )
     # An answer as one object of a client can be iterated as well: over its fields.
     one = isinstance(source, (str, bytes, bytearray, memoryview)) or is_record(source)
     chunks = cast("Iterable[Any]", (source,) if one else source)
@@ -206,3 +245,18 @@ def read(
         reader.feed(chunk)
     reader.finish()
     return reader.reply
+
+
+def _thinking(dialect: str | Dialect | None) -> str:
+    """The end of a prompt that has begun the reasoning."""
+    if dialect is None:
+        raise ConfigError("Reader: reasoning=True needs a dialect, which tells how the reasoning ends")
+    from callgate import dialects
+
+    return dialects.thinking_tail(dialect)
+
+
+def _choice(tool_choice: str) -> str:
+    if tool_choice not in ("auto", "none"):
+        raise ConfigError(f'Reader: tool_choice is "auto" or "none" here, not {tool_choice!r}')
+    return tool_choice
