@@ -91,7 +91,8 @@ class Reader:
         if type(chunk) is str and self._direct:
             self._written.append(chunk)
             return self._text.feed(chunk)
-        return self._convert(chunk)
+        deltas = self._convert(chunk)
+        return deltas if self._wanted is None else self._wanted.take(deltas)
 
     def _convert(self, chunk: object) -> list[Delta]:
         """What does not go straight to the machine: bytes, and whatever comes for a wire."""
@@ -100,16 +101,12 @@ class Reader:
         if self._wire is None:
             text = "".join(chunk) if isinstance(chunk, str) else self._decode(bytes_of(chunk))
             self._written.append(text)
-            return self._out(self._text.feed(text))
+            return self._text.feed(text)
         if type(chunk) is bytes:  # nearly always: no need to look at what else it may be
-            return self._out(self._wire.feed(chunk))
+            return self._wire.feed(chunk)
         if is_record(chunk):
-            return self._out(self._wire.take(record_of(chunk)))
-        rest = chunk.encode("utf-8", "replace") if isinstance(chunk, str) else bytes_of(chunk)
-        return self._out(self._wire.feed(rest))
-
-    def _out(self, deltas: list[Delta]) -> list[Delta]:
-        return deltas if self._wanted is None else self._wanted.take(deltas)
+            return self._wire.take(record_of(chunk))
+        return self._wire.feed(chunk.encode("utf-8", "replace") if isinstance(chunk, str) else bytes_of(chunk))
 
     def finish(self) -> list[Delta]:
         """The stream is over: everything still held, and the `Finish`. A second call gives nothing."""
@@ -117,10 +114,13 @@ class Reader:
             return []
         if self._wire is not None:
             self._over = True
-            return self._out(self._wire.finish())
-        out = self.feed(rest) if (rest := self._decode(b"", final=True)) else []
-        self._over, self._direct = True, False
-        return [*out, *self._out([*self._text.finish(), self._end()])]
+            last = self._wire.finish()
+        else:
+            rest = self._decode(b"", final=True)
+            last = self._convert(rest) if rest else []
+            self._over, self._direct = True, False
+            last += [*self._text.finish(), self._end()]
+        return last if self._wanted is None else self._wanted.take(last)
 
     def _end(self) -> Finish:
         """The end of a raw text: only a call that was cut tells that the text was."""
