@@ -185,6 +185,31 @@ async def test_ollama_is_told_not_to_cut_and_its_count_is_compared() -> None:
     assert "num_ctx" in found[-1].problems[0]  # type: ignore[union-attr]
 
 
+async def test_a_history_is_fitted_to_the_context_that_the_options_ask_for() -> None:
+    """`num_ctx` is a line of [options], too: Ollama loads the model at that size, whatever it could hold."""
+    shown = {"capabilities": ["completion"], "model_info": {"general.architecture": "a", "a.context_length": 131072}}
+    end = {"message": {"role": "assistant", "content": "Yes."}, "done": True, "done_reason": "stop"}
+
+    def answer(asked: Any) -> Any:
+        if asked.path == "/api/show":
+            return refusal(200, shown)
+        if asked.path == "/api/ps":
+            return refusal(200, {"models": []})
+        return [head(kind="application/x-ndjson"), chunk(json.dumps(end).encode() + b"\n"), chunk(b"")]
+
+    history = [Message(role, f"{n} " + "word " * 150) for n in range(30) for role in ("user", "assistant")]
+    sent = []
+    async with loopback(answer) as server:
+        for options in ({}, {"num_ctx": 2048}):
+            provider = providers.open("ollama:m", base_url=server.url.removesuffix("/v1"))
+            await Agent(provider, options=options).run("Do you remember?", history=history)
+            await provider.aclose()
+            sent.append(server.asked[-1].json)
+    assert len(sent[0]["messages"]) == 61
+    assert 1 < len(sent[1]["messages"]) < 20
+    assert sent[1]["options"]["num_ctx"] == 2048
+
+
 def test_refused_parameters_are_told_from_refused_forms() -> None:
     error = error_of(422, {"detail": [{"loc": ["body", "stream_options", "include_usage"], "msg": "no"}]}, provider="p")
     assert isinstance(error, BadRequest)

@@ -59,7 +59,7 @@ class Config(Limits):
     dialect: str | None = _setting(None, "text?", "How the model writes calls in text; none: it is found out.")
     instructions: str = _setting("", "text", "The system message.")
     options: dict[str, Any] = _setting(
-        {}, "table", "Sampling by the OpenAI names: `temperature`, `max_tokens`, `seed` …"
+        {}, "table", "Sampling by the OpenAI names: `temperature`, `max_tokens`, `seed` …; for Ollama also `num_ctx`."
     )
     ledger: str = _setting(
         "",

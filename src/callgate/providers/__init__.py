@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -100,6 +101,14 @@ def _api_of(url: str) -> tuple[str, dict[str, str]]:
         if url.rstrip("/").endswith(path):
             return plug, {"base_url": url.rstrip("/").removesuffix(path), **options}
     return "openai", {"base_url": url}
+
+
+def loaded(info: ModelInfo, options: Mapping[str, Any]) -> ModelInfo:
+    """The model as requests with these options find it: Ollama loads it with the context that `num_ctx` asks for."""
+    asked = options.get("num_ctx") or options.get("context_length")
+    if info.provider != "ollama" or isinstance(asked, bool) or not isinstance(asked, int):
+        return info
+    return replace(info, context_length=asked)
 
 
 def secrets_of(provider: Provider) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """List the models that would work here, how each would be asked for calls and why, and what is missing for others.
 
 Law: it only asks what there is; no model is loaded. (tests/test_providers_rows.py::test_every_kind_of_server_resolves)
+Law: what it tells is what a run gets. (tests/test_cli_models.py::test_what_is_told_is_what_a_run_gets)
 Law: whatever of this machine cannot be used now is told with what is missing, and costs the status nothing.
     (tests/test_stores.py::test_what_is_missing_is_told_with_the_way_to_it)
 """
@@ -8,6 +9,7 @@ Law: whatever of this machine cannot be used now is told with what is missing, a
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +18,7 @@ import click
 from callgate.apps import output
 
 if TYPE_CHECKING:
+    from callgate.config import Config
     from callgate.types import ModelInfo
 
 _SERVERS = ("ollama", "llama-server", "lmstudio", "vllm", "sglang")
@@ -34,19 +37,24 @@ def command(server: str | None, *, key: str | None, as_json: bool) -> None:
 
     SERVER is "local", "ollama", a vendor's name ("groq", "openrouter", …) or an address ("http://host:8000/v1").
     Without it: the embedded model, model files that Ollama's store or the hub's cache already holds, and the servers
-    that run on this machine; then what is missing for the others.
+    that run on this machine; then what is missing for the others. Your settings of protocol, dialect and num_ctx count.
     """
+    from callgate import config
+
+    settings = config.load()
     found, missing = asyncio.run(_all(server, key))
     for each in found:
-        _show(*each, as_json)
+        _show(*each, settings, as_json)
     for reason in missing:
         output.say(output.one_line(f"missing: {reason}", output.ERROR_SHOWN), err=True)
 
 
-def _show(name: str, info: ModelInfo, path: Path | None, as_json: bool) -> None:
+def _show(name: str, info: ModelInfo, path: Path | None, settings: Config, as_json: bool) -> None:
+    from callgate import providers
     from callgate.apps import speeds
 
-    protocol, why = asked(info)
+    info = providers.loaded(replace(info, dialect=settings.dialect or info.dialect), settings.options)
+    protocol, why = asked(info, settings.protocol)
     size = path.stat().st_size if path is not None else None
     if as_json:
         output.say_json({**_row(info), "use": name, "size": size, "protocol": protocol, "why": why})
@@ -85,12 +93,15 @@ def _free() -> int | None:
     return None
 
 
-def asked(info: ModelInfo) -> tuple[str, str]:
-    """The protocol that an agent with a tool would choose for this model, and the reason in words."""
+def asked(info: ModelInfo, wanted: str = "auto") -> tuple[str, str]:
+    """The protocol that an agent with a tool would choose for this model, and the reason in words. `wanted`: the
+    setting."""
     from callgate import protocols
     from callgate.types import ToolSpec
 
-    protocol = protocols.choose(info, (ToolSpec("tool"),))
+    protocol = protocols.choose(info, (ToolSpec("tool"),), wanted)
+    if wanted != "auto":
+        return protocol, "your setting of the protocol"
     known = info.extra.get("protocol")
     if protocol == known:
         return protocol, "this worked before"
