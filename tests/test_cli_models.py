@@ -19,10 +19,13 @@ from test_providers_rows import SERVERS
 pytestmark = pytest.mark.anyio
 
 SHOWN = {
-    "tools": {"capabilities": ["completion", "tools"], "model_info": {"general.architecture": "q", "q.context_length": 9999}},
+    "tools": {
+        "capabilities": ["completion", "tools"],
+        "model_info": {"general.architecture": "q", "q.context_length": 9999},
+    },
     "none": {"capabilities": ["completion"], "parameters": "num_ctx   4096"},
     "tiny": {"capabilities": ["completion"], "model_info": {"general.parameter_count": 134_515_008}},
-}  # fmt: skip
+}
 
 
 @tool(effect="read")
