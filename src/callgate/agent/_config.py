@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from callgate import protocols, providers
+from callgate import protocols
 from callgate.run.inputs import RunConfig
 from callgate.schema.compiled import CompiledSchema
 from callgate.types import Message, ModelInfo, Principal, ToolSpec
@@ -35,7 +35,7 @@ class Known:
 
 def config_of(setup: Setup, known: Known, tools: Collection[str]) -> RunConfig:
     """What the run is given. `tools`: the names of those that it may use."""
-    info, limits, toolbox = providers.loaded(known.info, setup.options), setup.limits, setup.toolbox
+    info, limits, toolbox = known.info, setup.limits, setup.toolbox
     specs = tuple(spec for spec in toolbox.specs if spec.name in tools)
     wanted, own = setup.protocol_name, setup.own_dialects
     refusal = known.refusal if wanted == "auto" else None

@@ -218,7 +218,7 @@ class Runner:
             setup,
             Known(
                 run_id,
-                info,
+                providers.loaded(info, setup.options),
                 principal,
                 text,
                 refusal_of(info, self._refusals),
