@@ -4,14 +4,16 @@ Law: what was not tried is said, with the reason. (tests/test_real_servers.py::t
 
 engine        the HTTP server of the engine's package (`pip install 'callgate[local]'`)
 llama-server  the program of that name in the path, or at LLAMA_SERVER
-ollama        the program of that name in the path; else it is built by Go's modules, where Go is there. Its own runner
-              is not part of that module: what it lacks is printed as its own words
+ollama        the program of that name in the path; else it is built by Go's modules, where Go and a C++ compiler are
+              there (about ten minutes). Go leaves folders named `vendor` out of a module, so three headers come from
+              elsewhere: two from Debian (`apt-get install nlohmann-json3-dev libstb-dev`), one from another module
 All of them serve the embedded weights (`callgate model pull`). Exit status 1 if a check of a server that ran failed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
@@ -25,19 +27,34 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from callgate import Agent, providers, read, weights
+from callgate import Agent, providers, read, tool, weights
 from callgate.errors import CallgateError, ModelMissing
 from callgate.providers import Provider, Recording
 from callgate.tools import Tool
 from callgate.types import Finish, Message, Request, TextDelta
 
 OLLAMA = "github.com/ollama/ollama@latest"
+HEADERS = {"nlohmann/json.hpp": "nlohmann-json3-dev", "stb/stb_image.h": "libstb-dev"}
+"""What Ollama's C++ includes from its `vendor` folder, and the Debian package that has it."""
+MINIAUDIO = "github.com/gen2brain/malgo@v0.11.24"
+"""A module that carries miniaudio.h, which no Debian package has."""
+CONTEXT = 2048
+"""Tokens that each server is started with."""
 START = 120.0
 """Seconds for a server to be ready, its model loaded."""
 BUILD = 1800
 """Seconds for Go to fetch and build Ollama."""
 LIMITS = (1999, 2000, 2001)
 """Lengths around the one that llama.cpp's grammar refuses (src/llama-grammar.cpp)."""
+TEMPLATE = (
+    "{{ if .Tools }}<|im_start|>system\nTools, one JSON object a line:{{ range .Tools }}\n{{ . }}{{ end }}\n"
+    'To call one, write <tool_call>{"name": …, "arguments": {…}}</tool_call>.<|im_end|>\n{{ end }}'
+    "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}"
+    '{{ range .ToolCalls }}<tool_call>{"name": "{{ .Function.Name }}", '
+    '"arguments": {{ .Function.Arguments }}}</tool_call>'
+    "{{ end }}<|im_end|>\n{{ end }}<|im_start|>assistant\n"
+)
+"""A template of Ollama's with a place for tools."""
 ASK = Request((Message("user", "Say hi."),), options={"max_tokens": 8, "temperature": 0})
 
 
@@ -57,7 +74,7 @@ def engine(model: Path) -> Iterator[str]:
         raise Skipped(f"the engine's package is not installed ({error})") from error
     params = CommonParams()
     params.model.path = str(model)
-    params.n_ctx, params.n_parallel, params.warmup, params.ui, params.verbosity = 2048, 1, False, False, -1
+    params.n_ctx, params.n_parallel, params.warmup, params.ui, params.verbosity = CONTEXT, 1, False, False, -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     held = Server(params)
     yield f"{held.listening_address}/v1"
@@ -71,7 +88,7 @@ def llama_server(model: Path) -> Iterator[str]:
     if program is None:
         raise Skipped("no llama-server in the path, and LLAMA_SERVER is not set")
     port = free_port()
-    command = [program, "-m", str(model), "--host", "127.0.0.1", "--port", str(port), "-c", "2048", "-t", "1"]
+    command = [program, "-m", str(model), "--host", "127.0.0.1", "--port", str(port), "-c", str(CONTEXT), "-t", "1"]
     with started(command, f"http://127.0.0.1:{port}/health"):
         yield f"http://127.0.0.1:{port}/v1#any"
 
@@ -82,19 +99,20 @@ def ollama(model: Path) -> Iterator[str]:
     program = shutil.which("ollama") or built()
     with tempfile.TemporaryDirectory() as folder:
         host = f"127.0.0.1:{free_port()}"
-        environment = {"OLLAMA_HOST": host, "OLLAMA_MODELS": f"{folder}/models", "OLLAMA_CONTEXT_LENGTH": "2048"}
+        environment = {"OLLAMA_HOST": host, "OLLAMA_MODELS": f"{folder}/models", "OLLAMA_CONTEXT_LENGTH": str(CONTEXT)}
         with started([program, "serve"], f"http://{host}/api/version", **environment):
-            (Path(folder) / "Modelfile").write_text(f"FROM {model}\n", encoding="utf-8")
-            made = subprocess.run(
-                [program, "create", "smollm2", "-f", f"{folder}/Modelfile"],
-                env={**os.environ, **environment},
-                capture_output=True,
-                text=True,
-                timeout=START,
-                check=False,
-            )
-            if made.returncode:
-                raise Skipped(f"ollama create failed: {last_line(made.stderr)}")
+            for name, text in {"smollm2": "", "smollm2-tools": f'TEMPLATE """{TEMPLATE}"""\n'}.items():
+                (Path(folder) / "Modelfile").write_text(f"FROM {model}\n{text}", encoding="utf-8")
+                made = subprocess.run(
+                    [program, "create", name, "-f", f"{folder}/Modelfile"],
+                    env={**os.environ, **environment},
+                    capture_output=True,
+                    text=True,
+                    timeout=START,
+                    check=False,
+                )
+                if made.returncode:
+                    raise Skipped(f"ollama create failed: {last_line(made.stderr)}")
             os.environ["OLLAMA_HOST"] = host
             yield "ollama:smollm2"
 
@@ -104,7 +122,7 @@ def built() -> str:
     if (go := shutil.which("go")) is None:
         raise Skipped("no ollama in the path, and no Go to build it with")
     folder = Path(tempfile.gettempdir()) / "callgate-real-servers"
-    environment = {**os.environ, "GOBIN": str(folder)}
+    environment = {**os.environ, "GOBIN": str(folder), "CGO_CPPFLAGS": f"-I{headers(go, folder)}"}
     try:
         done = subprocess.run(
             [go, "install", OLLAMA], env=environment, capture_output=True, text=True, timeout=BUILD, check=False
@@ -114,6 +132,22 @@ def built() -> str:
     if done.returncode:
         raise Skipped(f"Go could not build {OLLAMA}: {last_line(done.stderr)}")
     return str(folder / "ollama")
+
+
+def headers(go: str, folder: Path) -> Path:
+    """A folder with the headers that the module lacks."""
+    lacking = [package for header, package in HEADERS.items() if not (Path("/usr/include") / header).exists()]
+    if lacking:
+        raise Skipped(f"building Ollama needs headers that are not here: apt-get install {' '.join(lacking)}")
+    command = [go, "mod", "download", "-json", MINIAUDIO]
+    with tempfile.TemporaryDirectory() as nowhere:  # outside of any module
+        done = subprocess.run(command, cwd=nowhere, capture_output=True, text=True, timeout=BUILD, check=False)
+    if done.returncode:
+        raise Skipped(f"Go could not fetch {MINIAUDIO}: {last_line(done.stderr or done.stdout)}")
+    place = folder / "include" / "miniaudio"
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path(json.loads(done.stdout)["Dir"]) / "miniaudio.h", place / "miniaudio.h")
+    return folder / "include"
 
 
 @contextmanager
@@ -226,6 +260,51 @@ async def missing(model: str) -> None:
     assert found
 
 
+async def told(model: str) -> None:
+    """The context that the server has for the model is known once it is loaded; Ollama's own says more than it has."""
+    async with opened(model) as provider:
+        async with provider.stream(ASK) as deltas:
+            assert [delta async for some in deltas for delta in some]
+        found = (await provider.info()).context_length
+    assert found == CONTEXT, f"a context of {found}"
+
+
+async def calls(model: str) -> None:
+    """A run asks for a call in the way that suits this server, runs it and answers."""
+    ran: list[str] = []
+
+    def get_weather(city: str) -> str:
+        """The weather of a city."""
+        ran.append(city)
+        return "sunny, 21 degrees"
+
+    result = await Agent(model, tools=[tool(effect="read")(get_weather)]).run("What is the weather in Paris?")
+    assert ran == ["Paris"], result
+    assert result.reason == "answered", result
+
+
+async def native(model: str) -> None:
+    """The server's own field for tools is taken, where the model's template has a place for them."""
+    name = f"{model}-tools" if model.startswith("ollama:") else model
+    result = await Agent(name, tools=[writer(100)], protocol="native", max_turns=2).run("Write down: hello.")
+    assert result.reason != "provider_error", result.error
+    assert not [p for p in result.problems if "refused" in p], result.problems
+
+
+async def too_long(model: str) -> None:
+    """A prompt that does not fit is refused or told to have been cut; it is never answered as if it had been read."""
+    long = Request((Message("user", "Remember this. " + "word " * 3 * CONTEXT),), options={"max_tokens": 8})
+    told = ""
+    try:
+        async with opened(model) as provider, provider.stream(long) as deltas:
+            found = [delta async for some in deltas for delta in some]
+        assert isinstance(found[-1], Finish)
+        told = found[-1].error or " ".join(found[-1].problems)
+    except CallgateError as error:
+        told = str(error)
+    assert "context" in told, told
+
+
 class opened:  # noqa: N801 - a block, used like a function
     """A provider while the block runs."""
 
@@ -239,7 +318,17 @@ class opened:  # noqa: N801 - a block, used like a function
         await self._provider.aclose()
 
 
-SUITE: tuple[Callable[[str], Coroutine[None, None, None]], ...] = (text, schemas, leaving, cuts, missing)
+SUITE: tuple[Callable[[str], Coroutine[None, None, None]], ...] = (
+    text,
+    schemas,
+    leaving,
+    cuts,
+    missing,
+    told,
+    calls,
+    native,
+    too_long,
+)
 
 
 def tried(name: str, model: Path) -> int:

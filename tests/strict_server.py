@@ -1,4 +1,5 @@
-"""Servers on loopback that refuse what vendors refuse, in their words: OpenAI, Mistral, Gemini, llama-server, Ollama.
+"""Servers on loopback that refuse what vendors refuse, in their words: OpenAI (both APIs), Anthropic, Mistral, Gemini,
+llama-server, Ollama.
 
 A strict server answers a request that its vendor would take with the next of its scripted texts, and any other with
 the vendor's own refusal. What it was sent stands in `bodies`, what it refused in `refused`.
@@ -16,6 +17,8 @@ from typing import Any
 
 Body = dict[str, Any]
 Refusal = str | None
+Answer = str | tuple[str, dict[str, Any]]
+"""A text, or name and arguments of a call."""
 
 ROOT = {"anyOf", "oneOf", "allOf", "enum", "not"}
 GEMINI_FIELDS = {
@@ -29,12 +32,13 @@ GEMINI_FIELDS = {
 class StrictServer:
     """One vendor; `refuse` judges a body, `answers` are texts or (name, arguments) of a call."""
 
-    def __init__(self, vendor: str, *answers: str | tuple[str, dict[str, Any]], shows: Mapping[str, Any] = {}) -> None:
+    def __init__(self, vendor: str, *answers: Answer, shows: Mapping[str, Any] = {}) -> None:
         self.bodies: list[Body] = []
         self.refused: list[str] = []
         self._answers = list(answers) or ["ok"]
         self._refuse = VENDORS[vendor]
-        self._ollama = vendor == "ollama"
+        self._write = WRITERS.get(vendor, _sse)
+        self._kind = "application/x-ndjson" if vendor == "ollama" else "text/event-stream"
         self._shows = shows
         outer = self
 
@@ -66,8 +70,7 @@ class StrictServer:
                     self._reply(400, "application/json", json.dumps(error).encode())
                     return
                 answer = outer._answers.pop(0) if len(outer._answers) > 1 else outer._answers[0]
-                kind = "application/x-ndjson" if outer._ollama else "text/event-stream"
-                self._reply(200, kind, (_ollama(answer) if outer._ollama else _sse(answer)).encode())
+                self._reply(200, outer._kind, outer._write(answer).encode())
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -85,7 +88,7 @@ class StrictServer:
         self._thread.join()
 
 
-def _sse(answer: str | tuple[str, dict[str, Any]]) -> str:
+def _sse(answer: Answer) -> str:
     delta: dict[str, Any] = {"role": "assistant", "content": answer}
     finish = "stop"
     if not isinstance(answer, str):
@@ -99,7 +102,7 @@ def _sse(answer: str | tuple[str, dict[str, Any]]) -> str:
     return out + "data: [DONE]\n\n"
 
 
-def _ollama(answer: str | tuple[str, dict[str, Any]]) -> str:
+def _ollama(answer: Answer) -> str:
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     if not isinstance(answer, str):
         message = {
@@ -110,6 +113,57 @@ def _ollama(answer: str | tuple[str, dict[str, Any]]) -> str:
     records: list[Body] = [{"message": message, "done": False}]
     records.append({"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"})
     return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def _events(*events: Body) -> str:
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
+def _anthropic(answer: Answer) -> str:
+    block: Body = {"type": "text", "text": ""}
+    delta: Body = {"type": "text_delta", "text": answer}
+    if not isinstance(answer, str):
+        block = {"type": "tool_use", "id": "toolu_1", "name": answer[0], "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(answer[1])}
+    reason = "end_turn" if isinstance(answer, str) else "tool_use"
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": None}
+    return _events(
+        {"type": "message_start", "message": {**message, "usage": {"input_tokens": 1, "output_tokens": 0}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    )
+
+
+def _responses(answer: Answer) -> str:
+    item: Body = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    item["content"] = [{"type": "output_text", "text": answer, "annotations": []}]
+    delta: Body = {"type": "response.output_text.delta", "content_index": 0, "delta": answer}
+    begun = {**item, "content": []}
+    if not isinstance(answer, str):
+        written = json.dumps(answer[1])
+        item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": answer[0], "arguments": written}
+        delta = {"type": "response.function_call_arguments.delta", "delta": written}
+        begun = {**item, "arguments": ""}
+    made = {"id": "resp_1", "object": "response", "model": "m", "output": [], "status": "in_progress"}
+    done = {**made, "status": "completed", "output": [item]}
+    return _events(
+        {"type": "response.created", "response": made},
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+        {**delta, "output_index": 0, "item_id": item["id"]},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": done},
+    )
+
+
+WRITERS: Mapping[str, Callable[[Answer], str]] = {
+    "ollama": _ollama,
+    "anthropic": _anthropic,
+    "openai-responses": _responses,
+}
+"""How they stream an answer; the others do as OpenAI's chat completions."""
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
@@ -257,7 +311,118 @@ def ollama(body: Body) -> Refusal:
     return None
 
 
+ANTHROPIC_FIELDS = {
+    "model", "messages", "max_tokens", "system", "stream", "temperature", "top_p", "top_k", "stop_sequences", "tools",
+    "tool_choice", "thinking", "metadata", "output_config", "cache_control", "service_tier",
+}  # fmt: skip
+"""The parameters of the official package's `messages.create`."""
+
+
+def anthropic(body: Body) -> Refusal:
+    """The Messages API: its own words as far as they are public."""
+    if unknown := body.keys() - ANTHROPIC_FIELDS:
+        return f"{sorted(unknown)[0]}: Extra inputs are not permitted"
+    if not isinstance(body.get("max_tokens"), int):
+        return "max_tokens: Field required"
+    for i, tool in enumerate(body.get("tools", ())):
+        if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", tool["name"]):
+            return f"tools.{i}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+        if tool["input_schema"].get("type") != "object":
+            return f"tools.{i}.custom.input_schema.type: Field required"
+        if {"oneOf", "allOf", "anyOf"} & tool["input_schema"].keys():
+            return (
+                f"tools.{i}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+            )
+    return _anthropic_messages(body["messages"])
+
+
+def _anthropic_messages(messages: list[Body]) -> Refusal:
+    if not messages or messages[0]["role"] != "user":
+        return 'messages: first message must use the "user" role'
+    waiting: set[str] = set()
+    for i, message in enumerate(messages):
+        blocks = message["content"]
+        blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
+        if not blocks:
+            return f"messages.{i}: all messages must have non-empty content"
+        results = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        if set(results) != waiting or len(results) != len(waiting):
+            return f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately after"
+        if any(b["type"] == "tool_result" for b in blocks[len(results) :]):
+            return f"messages.{i}: `tool_result` blocks must come first"
+        waiting = {b["id"] for b in blocks if b["type"] == "tool_use"}
+        if (why := next(filter(None, map(_anthropic_block, blocks)), None)) is not None:
+            return f"messages.{i}.content: {why}"
+    last = messages[-1]["content"]
+    if messages[-1]["role"] == "assistant" and isinstance(last, str) and last != last.rstrip():
+        return "messages: final assistant content cannot end with trailing whitespace"
+    return "messages: `tool_use` without `tool_result`" if waiting else None
+
+
+def _anthropic_block(block: Body) -> Refusal:
+    if block["type"] == "text" and not block["text"].strip():
+        return "text content blocks must contain non-whitespace text"
+    if block["type"] == "thinking" and not block.get("signature"):
+        return "thinking.signature: Field required"
+    if block["type"] == "tool_use":
+        if not re.fullmatch("[a-zA-Z0-9_-]+", block["id"]):
+            return "tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+        if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", block["name"]) or not isinstance(block["input"], dict):
+            return "tool_use.name: String should match pattern"
+    return None
+
+
+RESPONSES_FIELDS = {
+    "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream",
+    "store", "include", "reasoning", "text", "temperature", "top_p", "metadata", "previous_response_id", "truncation",
+    "user", "stream_options",
+}  # fmt: skip
+"""The parameters of the official package's `responses.create` that a run may need."""
+
+
+def openai_responses(body: Body) -> Refusal:
+    """The Responses API."""
+    if unknown := body.keys() - RESPONSES_FIELDS:
+        return f"Unknown parameter: '{sorted(unknown)[0]}'."
+    flat = [{"function": tool} for tool in body.get("tools", ())]
+    if (why := _tools({"tools": flat}, openai_schema)) is not None:
+        return why.replace(".function", "")
+    return _responses_items(body["input"] if isinstance(body["input"], list) else [])
+
+
+def _responses_items(items: list[Body]) -> Refusal:
+    waiting: set[str] = set()
+    for i, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            if item["call_id"] not in waiting:
+                return f"No tool call found for function call output with call_id {item['call_id']}."
+            waiting.discard(item["call_id"])
+        elif kind == "function_call":
+            if len(item["call_id"]) > 64 or not re.fullmatch("[a-zA-Z0-9_-]{1,64}", item["name"]):
+                return f"Invalid 'input[{i}].call_id': string too long"
+            if not str(item.get("id", "fc_")).startswith("fc"):
+                return f"Invalid 'input[{i}].id': Expected an ID that begins with 'fc'."
+            waiting.add(item["call_id"])
+        elif kind == "reasoning":
+            if i + 1 == len(items) or not str(item["id"]).startswith("rs"):
+                return f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
+        elif (why := _responses_message(item)) is not None:
+            return f"Invalid 'input[{i}].content': {why}"
+    return f"No tool output found for function call {sorted(waiting)[0]}." if waiting else None
+
+
+def _responses_message(item: Body) -> Refusal:
+    parts = item["content"]
+    parts = [] if isinstance(parts, str) else parts
+    wanted = {"output_text", "refusal"} if item["role"] == "assistant" else {"input_text", "input_image", "input_file"}
+    wrong = [part["type"] for part in parts if part["type"] not in wanted]
+    return f"Invalid value: '{wrong[0]}'. Supported values are: {sorted(wanted)}" if wrong else None
+
+
 VENDORS: Mapping[str, Callable[[Body], Refusal]] = {
+    "anthropic": anthropic,
+    "openai-responses": openai_responses,
     "openai": openai,
     "mistral": mistral,
     "gemini": gemini,

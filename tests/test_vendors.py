@@ -30,7 +30,9 @@ PNG = bytes.fromhex(
 )
 NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 SHOWS = {"/api/show": {"capabilities": ["completion", "tools"], "template": "{{ .Tools }}"}}
-ROWS = ("openai", "mistral", "gemini", "llama-server", "ollama")
+ROWS = ("openai", "mistral", "gemini", "llama-server", "ollama", "anthropic", "openai-responses")
+CHAT = ROWS[:4]
+"""Those that speak chat completions."""
 ODD: dict[str, dict[str, Any]] = {
     "mail.draft.create": {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]},
     "mail_draft.create": {"type": "object"},
@@ -56,9 +58,23 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 def model(row: str, server: StrictServer) -> Any:
-    if row == "ollama":
-        return providers.open("ollama:m", base_url=server.root)
+    if row not in CHAT:
+        return providers.open(f"{row}:m", base_url=server.url if row == "openai-responses" else server.root, key="k")
     return OpenAI(HttpClient(server.url, name=row, headers={}, key="k"), "m", VENDORS[row])
+
+
+def sent_tools(body: dict[str, Any]) -> list[str]:
+    """The names of the tools of a request, in any form."""
+    return [tool.get("function", tool)["name"] for tool in body["tools"]]
+
+
+def sent_calls(body: dict[str, Any]) -> list[str]:
+    """The names of the calls that a request tells of, in any form."""
+    if "input" in body:
+        return [item["name"] for item in body["input"] if item.get("type") == "function_call"]
+    blocks = [b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"]]
+    calls = [call["function"] for m in body["messages"] for call in m.get("tool_calls") or ()]
+    return [call["name"] for call in (*calls, *(b for b in blocks if b["type"] == "tool_use"))]
 
 
 def odd_tools() -> list[Tool]:
@@ -100,10 +116,10 @@ def test_what_a_vendor_refuses_is_not_written(row: str) -> None:
         result = agent.run_sync("now \udc00", history=HISTORY)
     assert server.refused == []
     assert (result.reason, result.text) == ("answered", "done")
-    sent = {t["function"]["name"] for body in server.bodies for t in body["tools"]}
+    sent = {name for body in server.bodies for name in sent_tools(body)}
     assert len(sent) == len(ODD) + 1
     assert any("surrogates" in problem for problem in result.problems)
-    if row != "ollama":
+    if row in CHAT:
         roles = [m["role"] for m in server.bodies[1]["messages"]]
         assert roles.count("tool") == 3
         assert "\\u" not in json.dumps(server.bodies, ensure_ascii=False)
@@ -125,8 +141,7 @@ def test_a_call_by_its_sent_name_runs_the_tool(row: str, name: str) -> None:
     with StrictServer(row, (theirs, arguments), "done", shows=shows) as server:
         result = Agent(model(row, server), tools=made, protocol="native").run_sync("go")
     assert (ran, [c.call.name for c in result.calls], server.refused) == ([name], [name], [])
-    call = next(m for m in server.bodies[1]["messages"] if m.get("tool_calls"))["tool_calls"][0]
-    assert call["function"]["name"] == theirs
+    assert sent_calls(server.bodies[1])[0] == theirs
 
 
 @given(st.lists(st.text(max_size=90), max_size=12))
