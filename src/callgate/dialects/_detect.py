@@ -179,7 +179,7 @@ _NAMES: Final = (
     ("dots", r"dots(?:\.llm)?"),
     ("qwen_xml", r"minicpm-?[vo]-?(?:4\.[5-9]|[5-9])"),
     ("minicpm5", r"minicpm-?5"),
-    ("glimmer_atem", r"glimmer"),
+    ("glimmer_atem", r"glimmer|muse[-_ ]?spark"),
     ("beam", r"beam"),
     ("lfm2", r"lfm-?2"),
     ("olmo3", r"olmo-?3"),

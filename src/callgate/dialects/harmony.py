@@ -90,7 +90,7 @@ DIALECTS = (
     ),
     Dialect(
         "glimmer_atem",
-        "Muse Glimmer",
+        "Muse Glimmer, Muse Spark",
         calls=(
             Calls(
                 Params(open=("<atem:parameter",), close=("</atem:parameter>",), attributes=True),
