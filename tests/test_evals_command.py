@@ -46,3 +46,14 @@ def test_progress_shows_without_a_terminal(capsys):
     lines = capsys.readouterr().err.split("\n")
     assert lines[:2] == ["4 of 40 asked", "8 of 40 asked"]
     assert len(lines) == 11
+
+
+def test_a_slow_model_shows_progress_before_a_tenth_is_done(capsys):
+    from callgate.apps import output
+
+    now = 0.0
+    with output.progress(400, lambda done: f"{done} of 400 asked", clock=lambda: now) as show:
+        for done in range(1, 8):
+            now += output.QUIET / 3
+            show(done)
+    assert capsys.readouterr().err.split("\n") == ["3 of 400 asked", "6 of 400 asked", ""]

@@ -23,6 +23,7 @@ import re
 import shlex
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ _DROPPED = {"\r", "\u200c", "\u200d"}
 _STYLES = {"": "", "dim": "2", "bold": "1", "call": "36", "good": "32", "bad": "31", "odd": "33", "think": "2;3"}
 ERROR_SHOWN = 2000
 """Characters of an error's line."""
+QUIET = 20.0
+"""Seconds without a line of progress after which one is owed."""
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -179,17 +182,20 @@ def install() -> None:
 
 
 @contextmanager
-def progress(total: int, label: Callable[[int], str]) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr with a label; where that is no terminal, a line for each tenth of the way. The function takes how
-    much of `total` is done."""
+def progress(
+    total: int, label: Callable[[int], str], clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr with a label; where that is no terminal, a line for each tenth of the way, and where a tenth
+    takes long, one every QUIET seconds. The function takes how much of `total` is done."""
     pen = Pen(sys.stderr)
     live = sys.stderr.isatty()
-    tenths = 0
+    tenths, said = 0, clock()
 
     def show(done: int) -> None:
-        nonlocal tenths
-        if not live and (reached := 10 * min(done, total) // max(1, total)) > tenths:
-            tenths = reached
+        nonlocal tenths, said
+        reached = 10 * min(done, total) // max(1, total)
+        if not live and (reached > tenths or clock() - said >= QUIET):
+            tenths, said = reached, clock()
             say(label(done), err=True)
         elif live:
             full = 30 * min(done, total) // max(1, total)
