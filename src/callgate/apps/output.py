@@ -189,13 +189,13 @@ def progress(
     takes long, one every QUIET seconds. The function takes how much of `total` is done."""
     pen = Pen(sys.stderr)
     live = sys.stderr.isatty()
-    tenths, said = 0, clock()
+    tenths, last = 0, clock()
 
     def show(done: int) -> None:
-        nonlocal tenths, said
+        nonlocal tenths, last
         reached = 10 * min(done, total) // max(1, total)
-        if not live and (reached > tenths or clock() - said >= QUIET):
-            tenths, said = reached, clock()
+        if not live and (reached > tenths or clock() - last >= QUIET):
+            tenths, last = reached, clock()
             say(label(done), err=True)
         elif live:
             full = 30 * min(done, total) // max(1, total)
