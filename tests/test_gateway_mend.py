@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from typing import Any
 
 import jsonschema
@@ -32,7 +33,8 @@ def accumulate(g: Any, **more: Any) -> tuple[str, str, list[tuple[str, Any]], st
     """(content, reasoning, calls, finish, the gateway's note) as the official client puts a stream together."""
     content, reasoning, note, finish = "", "", None, None
     calls: dict[int, list[str]] = {}
-    for event in client(g).chat.completions.create(model="m", messages=HI, stream=True, **{"tools": [TOOL], **more}):
+    asked: Any = {"messages": HI, "tools": [TOOL], **more}
+    for event in client(g).chat.completions.create(model="m", stream=True, **asked):
         note = getattr(event, "callgate", None) or note
         for choice in event.choices:
             content += choice.delta.content or ""
@@ -175,7 +177,7 @@ def test_calls_that_do_not_fit_are_asked_for_again() -> None:
         assert (content, calls, finish) == ("I look.", [("get_weather", {"city": "Oslo"})], "tool_calls")
         assert note == {"mended": {"asked again": 1}, "retries": 1}
         again = g.asked[1]
-        assert [m["role"] for m in again["messages"]][-3:] == ["assistant", "tool", "user"] or again["messages"]
+        assert [m["role"] for m in again["messages"]] == ["user", "assistant", "tool"]
         assert "city" in json.dumps(again["messages"])
         wait_for(lambda: g.records)
         assert (g.records[0].retries, [c.outcome for c in g.records[0].calls]) == (1, ["retried"])
@@ -193,13 +195,70 @@ def test_what_never_fits_is_withheld_and_the_finish_says_why() -> None:
         assert answer.headers["x-callgate-withheld"] == "1"
 
 
-def test_the_retry_is_held_to_a_schema_and_does_without_where_that_is_refused() -> None:
+def test_the_last_retry_is_held_to_a_schema_and_does_without_where_that_is_refused() -> None:
     no = refusal("400 Bad Request", {"error": {"message": "response_format is not supported"}})
+    with gateway(stream(BAD), stream(BAD), no, stream(GOOD)) as g:
+        assert accumulate(g)[2] == [("get_weather", {"city": "Oslo"})]
+        assert ["response_format" in asked for asked in g.asked] == [False, False, True, False]
+        assert [asked.get("tool_choice") for asked in g.asked] == [None, NAMED, None, None]
+        assert g.asked[3]["tools"]
+
+
+def test_a_forced_retry_that_is_refused_is_asked_for_without_force() -> None:
+    """Models that think refuse a forced `tool_choice`."""
+    no = refusal("400 Bad Request", {"error": {"message": "tool_choice: thinking models only take auto"}})
     with gateway(stream(BAD), no, stream(GOOD)) as g:
         assert accumulate(g)[2] == [("get_weather", {"city": "Oslo"})]
-        assert "response_format" in g.asked[1]
-        assert "response_format" not in g.asked[2]
-        assert g.asked[2]["tools"]
+        assert [asked.get("tool_choice") for asked in g.asked] == [None, NAMED, None]
+
+
+def test_a_retry_leaves_the_clients_prompt_as_it_was() -> None:
+    """A server's cache is keyed by the beginning of the prompt: messages and tools stay, to the byte; calls of the
+    retries have ids of their own."""
+    messages = [
+        {"role": "system", "content": "Be brief.", "x": 1},
+        {"role": "user", "content": [{"type": "text", "text": "Weather?"}], "name": "bob"},
+    ]
+    with gateway(stream(BAD), options=Options(retries=3)) as g:
+        accumulate(g, messages=messages)
+        first = g.asked[0]
+        for asked in g.asked[1:3]:
+            assert json.dumps(asked["messages"][:2]) == json.dumps(first["messages"]) == json.dumps(messages)
+            assert json.dumps(asked["tools"]) == json.dumps(first["tools"])
+        ids = [c["id"] for m in g.asked[2]["messages"] for c in m.get("tool_calls", ())]
+        assert len(set(ids)) == len(ids) == 2
+
+
+def test_a_good_call_beside_a_bad_one_is_asked_for_too() -> None:
+    """Forced to the bad one alone, the model could not send the good one again."""
+    other = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+    good, bad = call("{}", name="other"), call("{}", index=1, id="call_b")
+    both = sse(TEXT[0], record(good), record(bad), record({}, "tool_calls"))
+    whole = sse(TEXT[0], record(good), record(call('{"city": "Oslo"}', index=1, id="b")), record({}, "tool_calls"))
+    with gateway(stream(both), stream(whole)) as g:
+        assert accumulate(g, tools=[TOOL, other])[2] == [("other", {}), ("get_weather", {"city": "Oslo"})]
+        assert g.asked[1]["tool_choice"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("answer", "more"),
+    [
+        (BAD, {}),
+        (sse(TEXT[0], record(call('{"town":')), record({}, "tool_calls")), {}),
+        (sse(TEXT[0], record(call("[nope")), record({}, "tool_calls")), {}),
+        (sse(TEXT[0], record(call("{}", name="get_wether")), record({}, "tool_calls")), {}),
+        (sse(TEXT[0], record(call('{"city": "O"}')), record(call("{}", index=1)), record({}, "tool_calls")), {}),
+        (said("好的。"), {"tool_choice": "required"}),
+    ],
+)
+def test_a_chinese_conversation_is_corrected_in_chinese(answer: bytes, more: dict[str, Any]) -> None:
+    with gateway(stream(answer)) as g:
+        accumulate(g, messages=[{"role": "user", "content": "奥斯陆天气怎么样？"}], **more)
+        told = [str(m["content"]) for m in g.asked[1]["messages"] if m["role"] in ("tool", "user")][1:]
+        assert told
+        for text in told:
+            plain = text.replace("get_weather", "").replace("get_wether", "").replace("JSON", "")
+            assert not re.search(r"[a-zA-Z]{3,} [a-zA-Z]{2,}", plain), text
 
 
 def test_a_call_that_is_let_through_fits_the_clients_schema() -> None:

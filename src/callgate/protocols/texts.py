@@ -137,6 +137,10 @@ TEXTS: dict[str, dict[Language, str]] = {
     "no_tools": {"en": "No tools are available.", "zh": "没有可用的工具。"},
     "perhaps": {"en": "Perhaps {names}? ", "zh": "是否指 {names}？"},
     "or": {"en": " or ", "zh": "、"},
+    "kept": {
+        "en": "The call is right. Send it again, beside those that are corrected.",
+        "zh": "这个调用是正确的。请将它与改正后的调用一起重新发送。",
+    },
     "not_said": {
         "en": "{names}: not in what was said; ask the user for it, do not make it up",
         "zh": "{names}：对话中没有提到；请询问用户，不要编造",

@@ -310,42 +310,73 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
     """What decides about a request. Raises Refusal for a head that two readers could read differently (rule 1)."""
     head = Head()
     seen: set[bytes] = set()
-    chunked = False
     for name, value in headers:
         if name in ONCE:
             if name in seen:
                 raise _ambiguous(name)
             seen.add(name)
-        match name:
-            case b"host":
-                head.host = value.decode("latin-1").strip()
-            case b"origin":
-                head.origin = value.decode("latin-1").strip()
-            case b"authorization":
-                scheme, _, key = value.decode("latin-1").strip().partition(" ")
-                head.key = key.strip() if scheme.lower() == "bearer" else head.key
-            case b"x-api-key":  # Anthropic's clients; Authorization wins if both come
-                head.key = head.key or value.decode("latin-1").strip()
-            case b"content-length":
-                if not value.isdigit():
-                    raise _ambiguous(name)
-                head.length = int(value[:20])
-            case b"transfer-encoding":
-                chunked = True
-                if value.strip().lower() != b"chunked":
-                    raise _ambiguous(name)
-            case b"sec-fetch-site":
-                head.site = value.decode("latin-1")
-            case b"sec-fetch-mode":
-                head.mode = value.decode("latin-1")
-            case b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host":
-                text = value.decode("latin-1")
-                head.forwarded[name] = f"{head.forwarded[name]},{text}" if name in head.forwarded else text
-            case _:
-                pass
-    if chunked and head.length is not None:
+        if (read := _READ.get(name)) is not None:
+            read(head, name, value.decode("latin-1"))
+    if b"transfer-encoding" in seen and head.length is not None:
         raise _ambiguous(b"content-length")
     return head
+
+
+def _host(head: Head, name: bytes, value: str) -> None:
+    head.host = value.strip()
+
+
+def _origin(head: Head, name: bytes, value: str) -> None:
+    head.origin = value.strip()
+
+
+def _bearer(head: Head, name: bytes, value: str) -> None:
+    scheme, _, key = value.strip().partition(" ")
+    head.key = key.strip() if scheme.lower() == "bearer" else head.key
+
+
+def _key(head: Head, name: bytes, value: str) -> None:
+    """Anthropic's clients; Authorization wins if both come."""
+    head.key = head.key or value.strip()
+
+
+def _length(head: Head, name: bytes, value: str) -> None:
+    if not (value.isascii() and value.isdigit()):
+        raise _ambiguous(name)
+    head.length = int(value[:20])
+
+
+def _encoding(head: Head, name: bytes, value: str) -> None:
+    if value.strip().lower() != "chunked":
+        raise _ambiguous(name)
+
+
+def _site(head: Head, name: bytes, value: str) -> None:
+    head.site = value
+
+
+def _mode(head: Head, name: bytes, value: str) -> None:
+    head.mode = value
+
+
+def _forwarded(head: Head, name: bytes, value: str) -> None:
+    head.forwarded[name] = f"{head.forwarded[name]},{value}" if name in head.forwarded else value
+
+
+_READ: Mapping[bytes, Callable[[Head, bytes, str], None]] = {
+    b"host": _host,
+    b"origin": _origin,
+    b"authorization": _bearer,
+    b"x-api-key": _key,
+    b"content-length": _length,
+    b"transfer-encoding": _encoding,
+    b"sec-fetch-site": _site,
+    b"sec-fetch-mode": _mode,
+    b"x-forwarded-for": _forwarded,
+    b"x-forwarded-proto": _forwarded,
+    b"x-forwarded-host": _forwarded,
+}
+"""What is read of a head, by the names of its fields."""
 
 
 def _ambiguous(name: bytes) -> Refusal:

@@ -375,8 +375,8 @@ class Answer:
     async def _settle(self, lane: Lane, provider: Provider, reply: Reply) -> Outcome:
         """What goes out of an answer (rules 2 and 3)."""
 
-        async def again(judged: Judged, scratch: Sequence[Message]) -> Reply | None:
-            return await self._again(judged, scratch, provider)
+        async def again(judged: Judged, scratch: Sequence[Message], last: bool) -> Reply | None:
+            return await self._again(self._ways(judged, last=last), scratch, provider)
 
         settling = Settling(self.ask, self.head.id, self.caller)
         if self.settings.observe:
@@ -388,21 +388,30 @@ class Answer:
         self.seen.calls += settling.seen
         return outcome
 
-    async def _again(self, judged: Judged, scratch: Sequence[Message], provider: Provider) -> Reply | None:
-        """The answer to the same question, with what was wrong; None: the backend does not answer any more."""
-        request = self.ask.request
-        history = (*request.messages, *scratch)
-        forced = wanted(judged.bad, request)
-        can = "schema" in self._info.capabilities and not self._refused_schema
-        ways = [("constrained", forced)] if can and forced else []
+    def _ways(self, judged: Judged, *, last: bool) -> list[tuple[str, str]]:
+        """(protocol, tool_choice) by which it is asked again, the best first; a server that refuses one is asked by the
+        next. A call that is forced with the server's own tools leaves the client's prompt as it is, for the server's
+        cache; the last time the answer is held to a schema, which is another prompt."""
+        request, protocol = self.ask.request, self.seen.protocol
         if not request.tools:
-            ways = [("answer", "auto")]
-        ways.append((self.seen.protocol, request.tool_choice))
+            return [("answer", "auto"), (protocol, request.tool_choice)]
+        plain = (protocol, request.tool_choice)
+        forced = wanted(judged, request)
+        if not last and protocol == "native" and forces(self.seen.wire):
+            return list(dict.fromkeys([(protocol, forced), plain]))
+        can = "schema" in self._info.capabilities and not self._refused_schema
+        return [("constrained", forced), plain] if can else [plain]
+
+    async def _again(
+        self, ways: Sequence[tuple[str, str]], scratch: Sequence[Message], provider: Provider
+    ) -> Reply | None:
+        """The answer to the same question, with what was wrong; None: the backend does not answer any more."""
+        history = (*self.ask.request.messages, *scratch)
         for protocol, choice in ways:
             try:
                 reply = await self._turn(self._asking(protocol, history, choice), provider)
             except BadRequest:
-                self._refused_schema = True
+                self._refused_schema = self._refused_schema or protocol == "constrained"
                 continue
             except CallgateError:
                 return None

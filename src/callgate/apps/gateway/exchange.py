@@ -122,16 +122,7 @@ class Exchange:
             self._task.cancel()
 
     async def _carry_out(self, data: bytes) -> None:
-        try:
-            value = from_json(data)
-        except ValueError as error:
-            raise InvalidRequest("body", f"it is no JSON: {str(error)[:200]}") from error
-        if not isinstance(value, dict):
-            raise InvalidRequest("body", "an object is needed")
-        principal = self._caller.principal if self._caller is not None else None
-        ask = self._ask = self._shape.load(value, principal.id if principal is not None else "")
-        if self._caller is not None and ask.model and not self._caller.may_use(ask.model):
-            raise Forbidden(f"this key may not use the model {ask.model[:200]!r}")
+        ask = self._ask = self._read(data)
         having = await self._gate.backends.having(ask.model)
         for n, backend in enumerate(having):
             answer = Answer(self._shape, ask, self._client, self._gate.settings, self._seen)
@@ -148,6 +139,20 @@ class Exchange:
                 self._seen.failed += ((backend.address, type(error).__name__),)
             else:
                 return
+
+    def _read(self, data: bytes) -> Ask:
+        """What is asked. Raises InvalidRequest, or Forbidden."""
+        try:
+            value = from_json(data)
+        except ValueError as error:
+            raise InvalidRequest("body", f"it is no JSON: {str(error)[:200]}") from error
+        if not isinstance(value, dict):
+            raise InvalidRequest("body", "an object is needed")
+        principal = self._caller.principal if self._caller is not None else None
+        ask = self._shape.load(value, principal.id if principal is not None else "")
+        if self._caller is not None and ask.model and not self._caller.may_use(ask.model):
+            raise Forbidden(f"this key may not use the model {ask.model[:200]!r}")
+        return ask
 
     async def _fail(self, error: Exception) -> None:
         """Rule 2."""

@@ -12,14 +12,11 @@ from callgate.errors import (
     CallgateError,
     ConfigError,
     ContextTooLong,
-    EndedEarly,
     InvalidRequest,
-    LimitExceeded,
     ModelMissing,
     Overloaded,
     ProviderError,
     RateLimited,
-    RefusedKey,
     Unreachable,
 )
 
@@ -32,6 +29,21 @@ def failure_of(error: BaseException) -> Failure:
     match error:
         case InvalidRequest():
             return Failure(400, "invalid_request", text, param=error.field)
+        case ProviderError():
+            return _of_backend(error, text)
+        case LimitExceeded():  # of an answer: what a client sends is limited elsewhere
+            return Failure(502, "upstream", text)
+        case ConfigError():
+            return Failure(400, "invalid_request", text)
+        case CallgateError():
+            return Failure(500, "internal", text)
+        case _:
+            return Failure(500, "internal", "the gateway failed; its log has more")
+
+
+def _of_backend(error: ProviderError, text: str) -> Failure:
+    """What a backend refused, or failed at."""
+    match error:
         case ModelMissing():
             known = ", ".join(list(error.available)[:30])
             text = f"{text}; there are: {known}" if known and known not in text else text
@@ -49,16 +61,8 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(status, "overloaded", text, retry_after=error.retry_after)
         case Unreachable() if "in time" in text:
             return Failure(504, "timeout", text)
-        case RefusedKey():
-            return Failure(502, "upstream", text)  # ours was refused, and not the client's
-        case LimitExceeded() | EndedEarly() | ProviderError():
+        case _:  # also a refused key: ours was, and not the client's
             return Failure(502, "upstream", text)
-        case ConfigError():
-            return Failure(400, "invalid_request", text)
-        case CallgateError():
-            return Failure(500, "internal", text)
-        case _:
-            return Failure(500, "internal", "the gateway failed; its log has more")
 
 
 def passes_on(error: CallgateError) -> bool:

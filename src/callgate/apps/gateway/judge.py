@@ -4,7 +4,8 @@ Law: a call that is let through fits the schema that the client itself declared.
 (tests/test_gateway_mend.py::test_a_call_that_is_let_through_fits_the_clients_schema)
 
 Nothing is decided here by a rule of its own: arguments go through `schema.mend`, names through `tools.resolve_name`,
-and what is only mentioned never counts (A7).
+and what is only mentioned never counts (A7). What is told to the model has the words of `protocols`, in the language of
+the conversation.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from functools import lru_cache
 
 from callgate.errors import ConfigError
 from callgate.protocols import explain
-from callgate.schema import CompiledSchema, Mended, mend
+from callgate.protocols.corrections import arrived, flaws
+from callgate.protocols.texts import TEXTS, spoken
+from callgate.schema import CompiledSchema, mend
 from callgate.tools import resolve_name
 from callgate.types import SOUND, BadCall, Message, Reply, Request, Schema, ToolCall, ToolSpec
 
-RAW_SHOWN = 500
-"""Characters of unreadable arguments that go back to the model: enough to see what is wrong."""
 NAMES_SHOWN = 30
 CACHED = 1024
 """Schemas that are kept compiled: clients send the same tools with every request."""
@@ -84,17 +85,28 @@ def judge(reply: Reply, request: Request, *, foreign: bool = False) -> Judged:
             continue
         if why := _unwanted(request, out):
             out.dropped.append((call.name or "", why))
-        elif foreign and isinstance(call, ToolCall) and all(spec.name != call.name for spec in request.tools):
-            out.verdicts.append(Verdict(call))
         else:
-            out.verdicts.append(_check(call, request))
-    if request.parallel is False and len(out.verdicts) > 1 and out.good:  # the first one that fits is the one
-        first = next(verdict for verdict in out.verdicts if verdict.fits)
-        out.dropped += [(v.call.name, _ONE_ONLY) for v in out.verdicts if v is not first]
-        out.verdicts = [first]
+            out.verdicts.append(_passed(call, request) if foreign else _check(call, request))
+    if request.parallel is False:
+        _only_one(out)
     if reply.finish in SOUND and not out.verdicts:
         _without_calls(reply, request, out)
     return out
+
+
+def _passed(call: ToolCall | BadCall, request: Request) -> Verdict:
+    """A call that may be one of a tool that was not declared as a function: that one passes unchecked."""
+    if isinstance(call, ToolCall) and all(spec.name != call.name for spec in request.tools):
+        return Verdict(call)
+    return _check(call, request)
+
+
+def _only_one(out: Judged) -> None:
+    """Of several calls where one is allowed the first that fits is the one."""
+    first = next((verdict for verdict in out.verdicts if verdict.fits), None)
+    if first is not None:
+        out.dropped += [(v.call.name, _ONE_ONLY) for v in out.verdicts if v is not first]
+        out.verdicts = [first]
 
 
 _ONE_ONLY = "parallel_tool_calls is false"
@@ -121,32 +133,40 @@ def _check(call: ToolCall | BadCall, request: Request) -> Verdict:
 
 def _arguments(call: ToolCall | BadCall, made: ToolCall, spec: ToolSpec, request: Request) -> Verdict:
     """Whether its arguments fit the schema of its tool, or can be mended so that they do."""
-    text = call.text if isinstance(call, BadCall) else None
-    if isinstance(call, BadCall) and call.reason != "malformed":
-        return Verdict(made, _reason(request, "truncated", spec.name) + _raw(call.text), written=text)
     compiled = compiled_schema(spec)
-    if compiled is None:
-        return Verdict(made, "" if text is None else _reason(request, "malformed", spec.name), written=text)
-    if isinstance(call, ToolCall) and compiled.accepts(call.arguments):
+    if isinstance(call, BadCall):
+        return _unreadable(call, made, compiled, request)
+    if compiled is None or compiled.accepts(call.arguments):
         return Verdict(made)
-    mended = mend(call.arguments if isinstance(call, ToolCall) else call.text, compiled)
+    mended = mend(call.arguments, compiled)
+    if mended.ok and isinstance(mended.value, dict):
+        return Verdict(replace(made, arguments=mended.value), mended=("arguments",))
+    return Verdict(made, _reason(request, "invalid_arguments", made.name, flaws(mended, spoken(request.messages))))
+
+
+def _unreadable(call: BadCall, made: ToolCall, compiled: CompiledSchema | None, request: Request) -> Verdict:
+    """A call whose arguments are no object yet; what was cut off is never completed (A3)."""
+    language = spoken(request.messages)
+    raw = arrived(call.text, language)
+    if call.reason != "malformed":
+        return Verdict(made, _reason(request, "truncated", made.name) + raw, written=call.text)
+    if compiled is None:
+        why = _reason(request, "malformed", made.name, TEXTS["broken"][language])
+        return Verdict(made, why + raw, written=call.text)
+    mended = mend(call.text, compiled)
     if mended.ok and isinstance(mended.value, dict):
         return Verdict(replace(made, arguments=mended.value), mended=("arguments",))
     kind = "invalid_arguments" if mended.outcome == "invalid" else "malformed"
-    reason = _reason(request, kind, spec.name, _listed(mended) or "broken JSON")
-    return Verdict(made, reason + _raw(text or ""), written=text)
-
-
-def _listed(mended: Mended) -> str:
-    """What is wrong, and where."""
-    return "; ".join(f"{at}: {what}" if at else what for at, what in mended.errors)
+    return Verdict(made, _reason(request, kind, made.name, flaws(mended, language)) + raw, written=call.text)
 
 
 def _no_tool(name: str, near: Sequence[str], request: Request, named: str | None) -> str:
+    language = spoken(request.messages)
     names = [named] if named is not None else [tool.name for tool in request.tools]
-    detail = f"The tools are: {', '.join(names[:NAMES_SHOWN])}." if names else "No tools are available."
+    listed = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+    detail = TEXTS["listed"][language].format(names=listed) if names else TEXTS["no_tools"][language]
     if near:
-        detail = f"Perhaps {' or '.join(near)}? {detail}"
+        detail = TEXTS["perhaps"][language].format(names=TEXTS["or"][language].join(near)) + detail
     return _reason(request, "unknown_tool", repr(name[:100]), detail)
 
 
@@ -154,8 +174,7 @@ def _without_calls(reply: Reply, request: Request, out: Judged) -> None:
     """An answer in words: whether it is what was asked for."""
     if request.tools and request.tool_choice not in ("auto", "none"):
         names = [t.name for t in request.tools] if request.tool_choice == "required" else [request.tool_choice]
-        detail = f"a call of {' or '.join(names[:NAMES_SHOWN])} was asked for"
-        out.missing = _reason(request, "ignored", detail=detail)
+        out.missing = _reason(request, "forced", TEXTS["or"][spoken(request.messages)].join(names[:NAMES_SHOWN]))
     elif request.schema is not None and not out.dropped:
         _shaped(reply.content, request.schema, request, out)
 
@@ -167,7 +186,8 @@ def _shaped(text: str, schema: Schema, request: Request, out: Judged) -> None:
         return
     mended = mend(text, compiled)
     if not mended.ok:
-        detail = "; ".join(f"{at or '/'}: {what}" for at, what in mended.errors) or "no JSON"
+        language = spoken(request.messages)
+        detail = flaws(mended, language) if mended.errors else TEXTS["no_json"][language]
         out.missing = _reason(request, "output", detail=detail)
     elif mended.repaired or mended.coerced or not _is_json(text):
         out.content = json.dumps(mended.value, ensure_ascii=False)
@@ -183,11 +203,6 @@ def _is_json(text: str) -> bool:
 
 def _reason(request: Request, kind: str, name: str = "", detail: str = "") -> str:
     return explain(request.messages, kind, name=name, detail=detail)
-
-
-def _raw(text: str) -> str:
-    short = text if len(text) <= RAW_SHOWN else text[:RAW_SHOWN] + "…"
-    return f" What arrived: {short}" if text else ""
 
 
 def compiled_schema(spec: ToolSpec) -> CompiledSchema | None:
@@ -207,10 +222,15 @@ def _compiled(key: str) -> CompiledSchema | None:
         return None
 
 
-def repair(verdicts: Sequence[Verdict], content: str) -> list[Message]:
-    """What is added to the conversation so that the model writes its calls anew: its own answer, and what is wrong."""
-    calls = tuple(replace(v.call, id=v.call.id or f"call_again_{n + 1}") for n, v in enumerate(verdicts))
-    kept = "The call is right. Send it again, beside those that are corrected."
+def repair(verdicts: Sequence[Verdict], content: str, request: Request, *, taken: int = 0) -> list[Message]:
+    """What is added to the conversation so that the model writes its calls anew: its own answer, and what is wrong.
+    `taken`: messages that were added for earlier answers; a server may refuse two calls with one id."""
+    twice = len({v.call.id for v in verdicts}) < len(verdicts)
+    calls = tuple(
+        v.call if v.call.id and not taken and not twice else replace(v.call, id=f"call_again_{taken + n + 1}")
+        for n, v in enumerate(verdicts)
+    )
+    kept = TEXTS["kept"][spoken(request.messages)]
     results = [
         Message("tool", verdict.why or kept, call_id=call.id, name=call.name)
         for call, verdict in zip(calls, verdicts, strict=True)

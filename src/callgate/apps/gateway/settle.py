@@ -13,15 +13,16 @@ from typing import TypeAlias
 
 from callgate.apps.gateway.ask import Ask
 from callgate.apps.gateway.gate import Caller, CallOutcome, CallSeen
-from callgate.apps.gateway.judge import Judged, Verdict, judge, repair, report
+from callgate.apps.gateway.judge import Judged, judge, repair, report
 from callgate.apps.gateway.lane import Lane, Outcome
 from callgate.policy import JudgeContext
 from callgate.policy import judge as judged_by
 from callgate.types import SOUND, Deny, Message, Reply, Request, ToolCall, ToolSpec
 from callgate.types import Ask as Asked
 
-Again: TypeAlias = Callable[[Judged, Sequence[Message]], Awaitable["Reply | None"]]
-"""Asks once more, with these messages behind the conversation; None: nobody answers any more."""
+Again: TypeAlias = Callable[[Judged, Sequence[Message], bool], Awaitable["Reply | None"]]
+"""Asks once more, with these messages behind the conversation, and whether it is the last time; None: nobody answers
+any more."""
 MAX_ID = 64
 """Characters of a call's id: clients and vendors take 40 to 64."""
 
@@ -72,8 +73,8 @@ class Settling:
         scratch: list[Message] = []
         while judged.again and reply.finish in SOUND and outcome.retries < retries:
             outcome.retries += 1
-            scratch += _correction(judged, reply)
-            answer = await again(judged, scratch)
+            scratch += self._correction(judged, reply, len(scratch))
+            answer = await again(judged, scratch, outcome.retries == retries)
             if answer is None:
                 break
             reply = answer
@@ -81,6 +82,13 @@ class Settling:
             if not judged.again or len(judged.good) > len(best.good):
                 best, words = judged, reply.content
         return best, words
+
+    def _correction(self, judged: Judged, reply: Reply, taken: int) -> list[Message]:
+        """The answer and what is wrong with it, for the model."""
+        if judged.missing:
+            answer = [Message("assistant", reply.content)] if reply.content.strip() else []
+            return [*answer, Message("user", judged.missing)]
+        return repair(judged.verdicts, reply.content, self._ask.request, taken=taken)
 
     def _count(self, outcome: Outcome, lane: Lane, leaked: int) -> None:
         """What was mended, beside what the calls themselves tell. `leaked`: calls that the wire did not have."""
@@ -136,20 +144,13 @@ class Settling:
         return f"rule {verdict.rule}: {verdict.reason}" if isinstance(verdict, (Deny, Asked)) else ""
 
 
-def _correction(judged: Judged, reply: Reply) -> list[Message]:
-    """The answer and what is wrong with it, for the model."""
-    if judged.missing:
-        answer = [Message("assistant", reply.content)] if reply.content.strip() else []
-        return [*answer, Message("user", judged.missing)]
-    return repair(judged.verdicts, reply.content)
-
-
-def wanted(bad: Sequence[Verdict], request: Request) -> str:
-    """Which call is forced when it is asked for again: the one that was wrong, else any; "": there are none."""
+def wanted(judged: Judged, request: Request) -> str:
+    """Which call is forced when it is asked for again: the one that was wrong, if it was the only one, else any; "":
+    there are none."""
     if not request.tools:
         return ""
     if request.tool_choice not in ("auto", "none", "required"):
         return request.tool_choice
-    names = {verdict.call.name for verdict in bad}
+    names = {verdict.call.name for verdict in judged.verdicts}
     known = {tool.name for tool in request.tools}
-    return names.pop() if len(bad) == 1 and names <= known else "required"
+    return names.pop() if len(judged.verdicts) == 1 and names <= known else "required"

@@ -227,23 +227,35 @@ def view_of(line: RunLine, entries: Sequence[Entry]) -> RunView:
     """A run with everything that its journal tells."""
     begun: Json = entries[0].data if entries else {}
     end: Json = next((e.data for e in reversed(entries) if e.kind == "run_finished"), {})
-    turns = [e.data for e in entries if e.kind == "turn" and "finish" in e.data]
-    protocols = [e.data["protocol"] for e in entries if e.kind in ("run_started", "protocol") and "protocol" in e.data]
-    counted = [int(turn.get("turn", 0)) for turn in turns]
     return RunView(
         line,
         str(end.get("text", "")),
         end.get("error"),
         dict(end.get("usage") or {}),
-        float(entries[-1].data.get("t") or end.get("seconds") or 0.0) if entries else 0.0,
-        max(counted, default=0),
-        str(protocols[-1]) if protocols else "",
+        _seconds(entries, end),
+        _turns(entries),
+        _protocol(entries),
         [str(name) for name in begun.get("tools", ())],
         messages_in(entries),
         waiting_in(entries),
         list(decided_in(entries).values()),
         end.get("output"),
     )
+
+
+def _seconds(entries: Sequence[Entry], end: Json) -> float:
+    return float(entries[-1].data.get("t") or end.get("seconds") or 0.0) if entries else 0.0
+
+
+def _turns(entries: Sequence[Entry]) -> int:
+    turns = (entry.data for entry in entries if entry.kind == "turn" and "finish" in entry.data)
+    return max((int(turn.get("turn", 0)) for turn in turns), default=0)
+
+
+def _protocol(entries: Sequence[Entry]) -> str:
+    """How the model is asked by now; "": nobody has said it yet."""
+    said = (entry.data for entry in reversed(entries) if entry.kind in ("run_started", "protocol"))
+    return next((str(data["protocol"]) for data in said if "protocol" in data), "")
 
 
 def messages_in(entries: Sequence[Entry]) -> list[Json]:
