@@ -13,6 +13,7 @@ from callgate.errors import (
     ConfigError,
     ContextTooLong,
     InvalidRequest,
+    LimitExceeded,
     ModelMissing,
     Overloaded,
     ProviderError,
