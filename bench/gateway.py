@@ -376,12 +376,14 @@ def main() -> None:
 def show(rows: dict[str, Row]) -> None:
     """Medians of the rounds."""
     print(
-        "CPU of the proxy, tools declared    request   chunk, burst   chunk, paced   first chunk    memory   a stream"
+        "CPU of the proxy, tools declared    request   chunk, burst   chunk, paced   streams a core   first chunk"
+        "    memory   a stream"
     )
     for name, row in rows.items():
         mean = statistics.median
+        streams = int(1e6 * PACE / mean(row.paced)) if mean(row.paced) else 0  # of 50 chunks a second
         print(
-            f"{name:34}{mean(row.request):8.2f} ms{mean(row.burst):12.1f} µs{mean(row.paced):12.1f} µs"
+            f"{name:34}{mean(row.request):8.2f} ms{mean(row.burst):12.1f} µs{mean(row.paced):12.1f} µs{streams:15}"
             f"{mean(row.first):11.2f} ms{mean(row.memory):8.0f} MB{mean(row.stream):8.0f} kB"
         )
     if "litellm" not in rows:

@@ -390,8 +390,10 @@ def test_a_record_is_known_only_by_all_that_is_not_its_text() -> None:
                 made["choices"][0]["delta"]["reasoning_content"] = "hm"
             came.append(made)
         came.append(record({}, "stop"))
-        pattern_free, joined = _edited([sse(one, done=False) for one in came]), _edited([sse(*came, done=False)])
-        for out in (pattern_free, joined):
+        each, joined = [sse(one, done=False) for one in came], sse(*came, done=False)
+        torn = [joined[at : at + 700] for at in range(0, len(joined), 700)]
+        assert _edited(each) == _edited(each, quick=False)
+        for out in (_edited(each), _edited([joined]), _edited(torn)):
             seen = records_of(out.decode())
             for key in ("content", "reasoning_content"):
                 expected = "".join(one["choices"][0]["delta"].get(key) or "" for one in came)
@@ -402,11 +404,32 @@ def test_a_record_is_known_only_by_all_that_is_not_its_text() -> None:
             assert [key for one in seen for key in one if key == "x_new"].count("x_new") >= len(extras)
 
 
-def _edited(pieces: list[bytes]) -> bytes:
+def _edited(pieces: list[bytes], *, quick: bool = True) -> bytes:
     """What goes to the client of these pieces, with a tool declared."""
     ask = shape.load({"model": "m", "messages": HI, "tools": [TOOL], "stream": True})
     made = shape.editor(ask, lambda: Lane(Reading(lambda: machine("auto", ask.request.tools), rescue=True)))
     framing = formats.get("openai").framing()
-    out = b"".join(made.feed(framing.feed(piece)) for piece in [*pieces, b"data: [DONE]\n\n"])
+    out = []
+    for piece in [*pieces, b"data: [DONE]\n\n"]:
+        found = made.same(piece) if quick and framing.between else None
+        out.append(made.feed(framing.feed(piece)) if found is None else found)
     made.finish()
-    return out + made.end({0: Outcome("stop")})
+    return b"".join(out) + made.end({0: Outcome("stop")})
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+def test_a_call_that_leaks_in_records_that_are_alike_is_found(size: int) -> None:
+    leaked = 'Look: fine.\n<tool_call>{"name": "get_weather", "arguments": {"city": "東京"}}</tool_call>'
+    texts = [leaked[at : at + size] for at in range(0, len(leaked), size)]
+    pieces = [sse(record({"content": text}), done=False) for text in ["a", *texts]] + [sse(record({}, "stop"))]
+    assert b"tool_call>" not in _edited(pieces)
+    assert _edited(pieces) == _edited(pieces, quick=False)
+
+
+def test_bytes_that_are_no_text_are_never_known_by_their_bytes() -> None:
+    before = sse(record({"content": "ab"}), done=False)
+    for odd in (b"\xff\xfe", b"a\xc3", b"\xed\xa0\x80"):
+        out = _edited([before, before, before.replace(b"ab", odd), before])
+        assert "".join(one["choices"][0]["delta"].get("content", "") for one in records_of(out.decode())) == (
+            "abab" + odd.decode("utf-8", "replace") + "ab"
+        )

@@ -76,6 +76,11 @@ class _Buffer:
                 chunk = chunk[3:]
         return chunk
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is kept."""
+        return not self._pieces
+
     def _refuse(self) -> None:
         raise LimitExceeded(f"wire: a line is longer than MAX_RECORD = {self.limit} bytes; the server never ends it")
 
@@ -119,6 +124,11 @@ class NDJSON:
         if len(whole) > self._buffer.limit:
             _check(out, self._buffer.limit)
         return out
+
+    @property
+    def between(self) -> bool:
+        """Whether the bytes so far end behind a record: what comes next is read as if nothing had come before."""
+        return self._begun and self._body is None and self._buffer.empty
 
     def finish(self) -> list[Record]:
         """The bytes are over: the last record, if its line end is missing."""
@@ -208,6 +218,11 @@ class SSE:
             if len(whole) > self._limit:
                 _check(out, self._limit)
         return out
+
+    @property
+    def between(self) -> bool:
+        """Whether the bytes so far end behind a record: what comes next is read as if nothing had come before."""
+        return self._between and self._begun and not self._after_cr and self._body is None and self._buffer.empty
 
     def _plain(self, whole: bytes, at: int, out: list[Record]) -> int:
         """The events of one data line, which nearly all are, at the speed of `find`; where another one begins."""

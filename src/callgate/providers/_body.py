@@ -42,10 +42,18 @@ class Body:
 
     async def read(self) -> bytes:
         """The next piece; b"" at the end. Errors of the connection come as they are."""
-        if self._loop.time() - self._turn > _TURN:  # what has arrived already is read without a wait
+        began = self._loop.time()
+        if began - self._turn > _TURN:  # what has arrived already is read without a wait
             await asyncio.sleep(0)
-            self._turn = self._loop.time()
-        piece = await (self._plain() if self._inflate is None else self._inflated())
+            self._turn = began = self._loop.time()
+        if self._inflate is None and not self._rest:  # as nearly always, and once a token
+            piece: bytes = await self._content.readany()
+            if self._loop.time() - began > _TURN:
+                self._turn = self._loop.time()
+            if len(piece) > MAX_PIECE:
+                piece, self._rest = piece[:MAX_PIECE], piece[MAX_PIECE:]
+        else:
+            piece = await (self._plain() if self._inflate is None else self._inflated())
         self._size += len(piece)
         if self._size > self._limit:
             raise LimitExceeded(f"the body is larger than {self._limit} bytes (MAX_STREAM for answers, MAX_BODY else)")
@@ -61,6 +69,7 @@ class Body:
         return data
 
     async def _plain(self) -> bytes:
+        """More of what is kept already."""
         data = await self._more()
         piece, self._rest = (data, b"") if len(data) <= MAX_PIECE else (data[:MAX_PIECE], data[MAX_PIECE:])
         return piece

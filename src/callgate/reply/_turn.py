@@ -124,6 +124,21 @@ class TurnReader:
             extra=finish.extra,
         )
 
+    def feed_text(self, text: str) -> list[Delta]:
+        """The same as `feed([TextDelta(text)])`, for what nearly every piece is."""
+        machine = self._machine
+        if machine is None or self._finish is not None or self._halves or not _is_whole(text):
+            return self.feed([TextDelta(text)])
+        self._written.append(text)
+        read = machine.feed(text)
+        if len(read) == 1 and type(one := read[0]) is TextDelta and one.text:
+            self._text.append(one.text)
+            return read
+        out: list[Delta] = []
+        for delta in read:
+            self._take(delta, out, from_text=True)
+        return out
+
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
         """What of these is now certain. After `Finish` nothing counts any more."""
         out: list[Delta] = []

@@ -202,14 +202,19 @@ class Answer:
     async def _pass_on(self, stream: Stream, editor: Editor, provider: Served) -> str | None:
         """Sends the records as they come; why they broke off, or None."""
         framing = formats.get(provider.wire).framing(limit=MAX_RECORD)
-        write, read, feed, edit = self.client.write, stream.read, framing.feed, editor.feed
+        write, read, feed, edit, same = self.client.write, stream.read, framing.feed, editor.feed, editor.same
+        between = False
         try:
             while not editor.over and (piece := await read()):
-                records = feed(piece)
-                out = edit(records)
-                if editor.begun:
-                    self._begins()
-                stream.progress(begun=editor.begun, records=len(records))
+                if between and (out := same(piece)) is not None:  # as nearly always
+                    stream.progress(begun=True, records=1)
+                else:
+                    records = feed(piece)
+                    between = framing.between
+                    out = edit(records)
+                    if editor.begun:
+                        self._begins()
+                    stream.progress(begun=editor.begun, records=len(records))
                 if out:
                     await write(out)
             if out := edit(framing.finish()):

@@ -58,12 +58,23 @@ class Lane:
         self._reading = reading
         self._named: set[int] = set()
         self._plain = not (reading.live or reading.hold_text)
+        self.seen: list[Delta] = []
+        """What the client may see of the last text that it may not see as it is."""
         self.characters = 0
         """How much has come, for an estimate where the server counts nothing."""
         self.thought_in_text = False
         """Whether reasoning stood in the content."""
         self.on_wire = 0
         """How many calls the server itself gave; known at the end."""
+
+    def says(self, text: str) -> bool:
+        """More text: whether the client may see exactly it, and now; what else it may see is in `seen`."""
+        read = self._turn.feed_text(text)
+        if len(read) == 1 and self._plain and type(one := read[0]) is TextDelta and one.text == text:
+            self.characters += len(text)
+            return True
+        self.seen = self._visible([TextDelta(text)], read)
+        return len(self.seen) == 1 and type(one := self.seen[0]) is TextDelta and one.text == text
 
     def feed(self, deltas: list[Delta]) -> list[Delta]:
         """What the client may see of these now: text, reasoning, and live calls; never the end."""

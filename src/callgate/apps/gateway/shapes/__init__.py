@@ -55,6 +55,10 @@ class Editor(Protocol):
     lanes: dict[int, Lane]
     """The answers, by the number of the choice."""
 
+    def same(self, piece: bytes) -> bytes | None:
+        """What goes to the client of bytes that are exactly one record, if that needs no reading; None: feed it."""
+        ...
+
     def feed(self, records: list[Record]) -> bytes:
         """What goes to the client now."""
         ...

@@ -141,6 +141,23 @@ class Editor:
             self._read(out)
         return sse("\n\ndata: ".join(out)) if out else b""
 
+    def same(self, piece: bytes) -> bytes | None:
+        """What goes to the client of a piece that is one record like the last; None: it is not (rule 4)."""
+        pattern = self._pattern
+        text = pattern.text_of(piece)
+        if text is None:
+            return None
+        if self._first.lane.says(text) or self._observe:
+            return piece
+        out = self._other(self._first.lane.seen)
+        return sse("\n\ndata: ".join(out)) if out else b""
+
+    def _other(self, visible: list[Delta]) -> list[str]:
+        """The records for a text that may not be seen as it came."""
+        value = self._pattern.empty()
+        entry = dict_of(list_of(value["choices"])[0])
+        return self._edit(self._first, value, entry, ([TextDelta("")], visible))
+
     def _plain(self, value: object, record: Record, out: list[str]) -> bool:
         """The record that nearly every one is: more of the text of the only choice, all of which may be seen."""
         if type(value) is not dict or record.event:
@@ -170,14 +187,10 @@ class Editor:
     def _read(self, out: list[str]) -> None:
         """The texts of records that differ in nothing else, at once (rule 4)."""
         pattern = self._pattern
-        text = "".join(pattern.texts)
-        visible = self._first.lane.feed([TextDelta(text)])
-        if self._observe or (len(visible) == 1 and type(one := visible[0]) is TextDelta and one.text == text):
+        if self._first.lane.says("".join(pattern.texts)) or self._observe:
             out += pattern.same
         else:
-            value = pattern.empty()
-            entry = dict_of(list_of(value["choices"])[0])
-            out += self._edit(self._first, value, entry, ([TextDelta("")], visible))
+            out += self._other(self._first.lane.seen)
         pattern.taken()
 
     def _begin(self, value: Value) -> None:

@@ -18,17 +18,20 @@ from callgate.wire import Record
 
 _CONTENT = re.compile(r'"content": ?"')
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+').fullmatch
+_PLAIN_BYTES = re.compile(rb'[^"\\\x00-\x1f]+').fullmatch
 """A text that stands in JSON as it is: no escape, no end, nothing that JSON forbids."""
 
 
 class Pattern:
     """What stands before and behind the text of the last record."""
 
-    __slots__ = ("_before", "_behind", "_least", "same", "texts")
+    __slots__ = ("_before", "_behind", "_head", "_least", "_tail", "same", "texts")
 
     def __init__(self) -> None:
         self._before = self._behind = ""
         """Both empty: nothing is known."""
+        self._head = self._tail = b""
+        """The same as the bytes of a whole event."""
         self._least = 0
         self.texts: list[str] = []
         """The texts of the records that wait to be read."""
@@ -49,6 +52,19 @@ class Pattern:
         self.same.append(data)
         return True
 
+    def text_of(self, piece: bytes) -> str | None:
+        """The text of a piece that is one event like the one before, and nothing else; None: it is not."""
+        head, tail = self._head, self._tail
+        if not head or not piece.startswith(head) or not piece.endswith(tail):
+            return None
+        text = piece[len(head) : -len(tail)]
+        if not _PLAIN_BYTES(text) or len(piece) < len(head) + len(tail):
+            return None
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            return None
+
     def taken(self) -> None:
         """What waited was read."""
         self.texts.clear()
@@ -57,6 +73,7 @@ class Pattern:
     def forget(self) -> None:
         """The next record is looked at as a whole."""
         self._before = self._behind = ""
+        self._head = b""
 
     def learn(self, data: str, delta: Mapping[str, object], deltas: Sequence[Delta]) -> None:
         """A record that was read: whether the next ones may be compared with it."""
@@ -66,6 +83,8 @@ class Pattern:
         if len(found) == 1 and isinstance(content, str) and data.startswith(f'{content}"', found[0]):
             self._before, self._behind = data[: found[0]], data[found[0] + len(content) :]
             self._least = len(self._before) + len(self._behind) + 1
+            self._head = f"data: {self._before}".encode("utf-8", "surrogatepass")
+            self._tail = f"{self._behind}\n\n".encode("utf-8", "surrogatepass")
         else:
             self.forget()
 
