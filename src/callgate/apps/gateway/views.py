@@ -253,9 +253,9 @@ def _turns(entries: Sequence[Entry]) -> int:
 
 
 def _protocol(entries: Sequence[Entry]) -> str:
-    """How the model is asked by now; "": nobody has said it yet."""
-    said = (entry.data for entry in reversed(entries) if entry.kind in ("run_started", "protocol"))
-    return next((str(data["protocol"]) for data in said if "protocol" in data), "")
+    """How the model is asked by now; "": it was not chosen yet."""
+    chosen = (entry.data for entry in reversed(entries) if entry.kind in ("run_started", "protocol"))
+    return next((str(data["protocol"]) for data in chosen if "protocol" in data), "")
 
 
 def messages_in(entries: Sequence[Entry]) -> list[Json]:
