@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from callgate.dialects import Dialect
     from callgate.ledger import Ledger
     from callgate.providers import Provider
-    from callgate.run import Run
+    from callgate.run import Pending, Run
     from callgate.tools import ToolLike
 
 Prompt: TypeAlias = "str | Loose | Sequence[Part] | Sequence[Loose]"
@@ -251,22 +251,34 @@ def check_answers(request: ResumeRequest, run: Run, entries: Iterable[Entry]) ->
     """Raises ConfigError for an answer or a result to a call that does not wait for one, unless it was given just so
     before, and for arguments that the call's tool does not take."""
     pending = {one.id: one for one in run.pending}
-    external = {call_id for call_id, one in pending.items() if one.rule == EXTERNAL}
-    before = {e.data["call_id"]: e.data["allow"] for e in entries if e.kind == "answer"}
     ended = {record.call.id for record in run.records if record.call.id not in pending}
+    # A retried web request brings its answer again, perhaps when the run is long over: that is no mistake.
+    before = {e.data["call_id"]: e.data["allow"] for e in entries if e.kind == "answer"}
+    over = ended if run.ended else frozenset()
     for call_id, answer in request.answers.items():
-        allow = answer.allow if isinstance(answer, Answer) else answer is True
-        # A retried web request brings its answer again when the run is long over: that is no mistake.
-        repeated = before.get(call_id) is allow or (run.ended and call_id in ended)
-        if call_id not in pending and not repeated:
+        if call_id in pending:
+            _check_answer(run, pending[call_id], answer)
+        elif before.get(call_id) is not _allows(answer) and call_id not in over:
             raise ConfigError(f"answers: {call_id} does not wait; waiting: {', '.join(pending) or 'none'}")
-        if call_id in external and allow:
-            raise ConfigError(f"answers: {call_id} waits for its result: resume(…, results={{{call_id!r}: value}})")
-        if isinstance(answer, Answer) and answer.arguments is not None and call_id in pending:
-            run.check_edit(pending[call_id].call, answer)
-    for call_id in request.results:
+    _check_results(request.results, [one.id for one in run.pending if one.rule == EXTERNAL], ended)
+
+
+def _check_results(results: Iterable[str], external: Sequence[str], ended: Collection[str]) -> None:
+    for call_id in results:
         if call_id not in external and call_id not in ended:
             raise ConfigError(f"results: {call_id} does not wait for one; waiting: {', '.join(external) or 'none'}")
+
+
+def _allows(answer: Answer | bool) -> bool:
+    return answer.allow if isinstance(answer, Answer) else answer is True
+
+
+def _check_answer(run: Run, waiting: Pending, answer: Answer | bool) -> None:
+    """Raises ConfigError for an answer that a call which waits cannot take."""
+    if waiting.rule == EXTERNAL and _allows(answer):
+        raise ConfigError(f"answers: {waiting.id} waits for its result: resume(…, results={{{waiting.id!r}: value}})")
+    if isinstance(answer, Answer) and answer.arguments is not None:
+        run.check_edit(waiting.call, answer)
 
 
 def new_id() -> str:

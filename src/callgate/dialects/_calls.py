@@ -60,10 +60,10 @@ def _unsectioned(r: Reading, rule: MarkerRule, calls: Calls, hold: LookAhead) ->
     """A call without a section, its opener taken."""
     flags: set[str] = {"recovered"} if calls.section else set()
     listed = rule.text.endswith("[")
-    if isinstance(calls.payload, JsonItems) and not calls.header and not listed and (yield from begins_usually(r)):
+    if _of_objects(calls) and not listed and (yield from begins_usually(r)):
         r.commit(hold)
         return (yield from objects(r, Block(r, calls, flags)))
-    if not isinstance(calls.payload, Raw) and not calls.attributes:
+    if _may_open_again(calls):
         yield from repeated(r, r.marks(calls.open), flags)
     if not calls.header:
         return (yield from items(r, Block(r, calls, flags, listed=listed), hold))
@@ -78,6 +78,16 @@ def _unsectioned(r: Reading, rule: MarkerRule, calls: Calls, hold: LookAhead) ->
             r.note("the marker of the calls' section is missing")
         yield from after_call(r, calls)
     return True
+
+
+def _of_objects(calls: Calls) -> bool:
+    """JSON objects that hold the name stand right behind the opener."""
+    return isinstance(calls.payload, JsonItems) and not calls.header
+
+
+def _may_open_again(calls: Calls) -> bool:
+    """The opener may come twice; not where a payload of any text could begin with it."""
+    return not isinstance(calls.payload, Raw) and not calls.attributes
 
 
 def _more_in_block(r: Reading, calls: Calls) -> Parse[None]:

@@ -320,10 +320,7 @@ class Reader(Reading):
                         first = self.index
                         self.spans.append((first, len(self.buf) - found[1].mark))
                         yield from act(self, *found)
-                        if self.index > first:
-                            self.spans.append((~first, len(self.buf) - self.pos))
-                        elif self.spans and self.spans[-1][0] == first:
-                            self.spans.pop()
+                        self._end_span(first)
                     elif not self.over:
                         yield
                 if self.speculation is not None and self.size(self.speculation.hold) > HELD:
@@ -333,6 +330,13 @@ class Reader(Reading):
             else:
                 self.settle_call()
                 return
+
+    def _end_span(self, first: int) -> None:
+        """Calls end here, if any did: `first` is the index that the first of them had."""
+        if self.index > first:
+            self.spans.append((~first, len(self.buf) - self.pos))
+        elif self.spans and self.spans[-1][0] == first:
+            self.spans.pop()
 
 
 _WAITING: Final = {

@@ -124,41 +124,75 @@ def refusal(
     if retry_after is None and status in (429, 503):
         retry_after = wait_in(words(body))
     reason = hide(words(body), *secrets)
-    quoted = f": {reason}" if reason else ""
-    where: dict[str, Any] = {"provider": provider, "status": status}
+    return (
+        _of_the_key(status, reason, provider, key_hint)
+        or _of_the_context(status, reason, provider)
+        or _missing(status, reason, provider, model)
+        or _of_the_moment(status, reason, provider, retry_after)
+        or _of_the_request(status, reason, provider, blamed_in(body))
+    )
+
+
+# Each of these tells one kind of failure from the others, in this order: a key without credit is a 429 in some places,
+# a prompt that is too long a 500, and a missing model a 400.
+
+
+def _of_the_key(status: int, reason: str, provider: str, hint: str) -> ProviderError | None:
     if status in (401, 403):
-        return RefusedKey(f"{provider} refused the key ({status}){quoted}{key_hint}", **where)
+        text = f"{provider} refused the key ({status}){_quoted(reason)}{hint}"
+        return RefusedKey(text, provider=provider, status=status)
     if status == 402 or (status == 429 and _BROKE.search(reason)) or _NO_CREDIT.search(reason):
-        return RefusedKey(f"{provider}: this key has no credit left ({status}){quoted}", **where)
+        text = f"{provider}: this key has no credit left ({status}){_quoted(reason)}"
+        return RefusedKey(text, provider=provider, status=status)
+    return None
+
+
+def _of_the_context(status: int, reason: str, provider: str) -> ProviderError | None:
+    if status not in (400, 413, 422, 500) or not _CONTEXT.search(reason):
+        return None
+    text = f"{provider}: the request does not fit the model's context{_quoted(reason)}"
+    return ContextTooLong(text, provider=provider, status=status)
+
+
+def _of_the_moment(status: int, reason: str, provider: str, retry_after: float | None) -> ProviderError | None:
+    """What may be gone when it is asked again."""
     if status == 429:
-        return _later(RateLimited(f"{provider}: too many requests (429){quoted}", **where), retry_after)
-    if _CONTEXT.search(reason) and status in (400, 413, 422, 500):
-        return ContextTooLong(f"{provider}: the request does not fit the model's context{quoted}", **where)
-    if (missing := _missing(status, reason, provider, model)) is not None:
-        return missing
+        text = f"{provider}: too many requests (429){_quoted(reason)}"
+        return _later(RateLimited(text, provider=provider, status=status), retry_after)
     if status == 500 and _TEMPLATE.search(reason):
-        hint = "the model's chat template refuses this order of messages (it may want a question of the user first)"
-        return BadRequest(f"{provider} did not accept the request ({status}){quoted}; {hint}", **where)
+        return None
     if status >= 500 or status == 408:
-        return _later(Overloaded(f"{provider}: the server failed ({status}){quoted}", **where), retry_after)
+        text = f"{provider}: the server failed ({status}){_quoted(reason)}"
+        return _later(Overloaded(text, provider=provider, status=status), retry_after)
+    return None
+
+
+def _of_the_request(status: int, reason: str, provider: str, blamed: tuple[str, ...]) -> ProviderError:
     if status >= 400:
-        blamed = blamed_in(body)
-        return BadRequest(f"{provider} did not accept the request ({status}){quoted}", named=blamed, **where)
+        text = f"{provider} did not accept the request ({status}){_quoted(reason)}"
+        if status == 500:
+            text += (
+                "; the model's chat template refuses this order of messages (it may want a question of the user first)"
+            )
+            blamed = ()
+        return BadRequest(text, named=blamed, provider=provider, status=status)
     kind = Redirected if status >= 300 else ProtocolBroken
-    return kind(f"{provider}: unexpected answer ({status}){quoted}", **where)
+    return kind(f"{provider}: unexpected answer ({status}){_quoted(reason)}", provider=provider, status=status)
+
+
+def _quoted(reason: str) -> str:
+    return f": {reason}" if reason else ""
 
 
 def _missing(status: int, reason: str, provider: str, model: str) -> ProviderError | None:
     """The error for what is not there: the model, or the path where no model was named."""
     if status != 404 and not (status in (400, 422) and _MODEL.search(reason)):
         return None
-    quoted = f": {reason}" if reason else ""
     if status == 404 and not model:
-        text = f"{provider}: this address has no such path (404){quoted}; is base_url right?"
+        text = f"{provider}: this address has no such path (404){_quoted(reason)}; is base_url right?"
         return BadRequest(text, provider=provider, status=status)
-    return ModelMissing(
-        f"{provider}: model {model!r} is not there ({status}){quoted}", provider=provider, status=status
-    )
+    text = f"{provider}: model {model!r} is not there ({status}){_quoted(reason)}"
+    return ModelMissing(text, provider=provider, status=status)
 
 
 def _later(error: RateLimited | Overloaded, retry_after: float | None) -> ProviderError:

@@ -38,6 +38,7 @@ from callgate.run.inputs import (
     AskPerson,
     Began,
     Broke,
+    CallInput,
     Cancelled,
     Command,
     Contested,
@@ -232,6 +233,23 @@ class Run:
                 return self.model.received(deltas)
             case Failed():
                 return self.model.failed(value)
+            case Parked():
+                self._park()
+            case Tick():
+                return self._tick()
+            case Cancelled():
+                return self._stop("cancelled", None, "cancel")
+            case Broke(error):
+                return self._broke(error)
+            case Resumed():
+                return self._resume()
+            case _:
+                return self._of_a_call(value)
+        return None
+
+    def _of_a_call(self, value: CallInput) -> Move | None:
+        """What became of one call: it began, ended, was decided."""
+        match value:
             case Began(call_id):
                 self.calls.began(call_id)
             case Progressed():
@@ -248,16 +266,6 @@ class Run:
                 return self.calls.refused(call_id, verdict)
             case Settled(call_id, result):
                 settle_write(self.state.gate, call_id, result)
-            case Parked():
-                self._park()
-            case Tick():
-                return self._tick()
-            case Cancelled():
-                return self._stop("cancelled", None, "cancel")
-            case Broke(error):
-                return self._broke(error)
-            case Resumed():
-                return self._resume()
             case _:
                 assert_never(value)
         return None

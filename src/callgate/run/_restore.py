@@ -20,6 +20,7 @@ from callgate.errors import ConfigError, LedgerError, ToolsChanged
 from callgate.events import load_event
 from callgate.history import History
 from callgate.protocols import choose
+from callgate.run._asking import AskingState
 from callgate.run._batch import Batch, Item, approve, remember, settle_write
 from callgate.run._calls import Calls
 from callgate.run._fields import DAMAGE, Fields, as_message, as_result, is_call, one_of
@@ -178,20 +179,13 @@ class _Restoring:
         state.phase = "model"
         self._totals(fields)
         asking = Fields(fields.entry, fields.maybe("asking", Mapping) or {})
-        kept = type(state.asking)()
-        kept.failures = asking.maybe("failures", int) or 0
-        kept.attempts = asking.maybe("attempts", int) or 0
-        kept.repeats = asking.maybe("repeats", int) or 0
-        kept.last_failure = asking.maybe("last_failure", str) or ""
-        kept.partial = asking.maybe("partial", str) or ""
-        kept.corrected = asking.maybe("corrected", bool) or False
-        kept.reminded = asking.maybe("reminded", bool) or False
-        kept.finalizing = asking.maybe("finalizing", bool) or False
-        kept.scratch = [as_message(fields, m) for m in asking.maybe("scratch", list) or ()]
-        kept.budget = asking.maybe("budget", int)
-        kept.summary = asking.maybe("summary", str)
-        kept.covered = frozenset(int(i) for i in asking.maybe("covered", list) or ())
-        state.asking = kept
+        written = {name: asking.maybe(name, kind) for name, kind in _ASKING.items()}
+        kept: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
+        state.asking = AskingState(
+            **kept,
+            scratch=[as_message(fields, m) for m in asking.maybe("scratch", list) or ()],
+            covered=frozenset(int(i) for i in asking.maybe("covered", list) or ()),
+        )
 
     def protocol(self, fields: Fields) -> None:
         """`protocol`: the ladder stepped down."""
@@ -388,6 +382,12 @@ class _Restoring:
         settle_write(self.state.gate, fields.get("call_id", str), as_result(fields))
 
 
+_ASKING: Mapping[str, type] = {
+    **dict.fromkeys(("failures", "attempts", "repeats", "budget"), int),
+    **dict.fromkeys(("last_failure", "partial", "summary"), str),
+    **dict.fromkeys(("corrected", "reminded", "finalizing"), bool),
+}
+"""The fields of the state of the asking that an entry may hold, with their kinds; the others have parts."""
 _CHANGES: Mapping[str, Callable[[_Restoring, Fields], None]] = {
     "run_started": _Restoring.started,
     "request": _Restoring.request,

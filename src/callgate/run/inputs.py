@@ -226,23 +226,9 @@ class Resumed:
     now: float
 
 
-Input: TypeAlias = (
-    Received
-    | Failed
-    | Contested
-    | Supplied
-    | Refused
-    | Settled
-    | Began
-    | Progressed
-    | Ran
-    | Answered
-    | Parked
-    | Tick
-    | Cancelled
-    | Broke
-    | Resumed
-)
+CallInput: TypeAlias = Began | Progressed | Ran | Answered | Contested | Supplied | Refused | Settled
+"""What became of one call."""
+Input: TypeAlias = CallInput | Received | Failed | Parked | Tick | Cancelled | Broke | Resumed
 
 
 # --- commands -----------------------------------------------------------------------------------------------------

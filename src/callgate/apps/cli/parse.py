@@ -67,18 +67,25 @@ def command(
     own = dialectfile.dialect_of(tags, dialect_file)
     if own is not None and (dialect or model or template):
         raise ConfigError("--tags and --dialect-file name the dialect: leave --dialect, --model and --template out")
-    if own is None and dialect is None and (wire is None or model or template):
-        dialect = "auto"
-    if dialect == "auto" and (model or template):
-        dialect = _detected(model, template)
     reader = Reader(
-        own or dialect, wire=wire, tools=described(tools) if tools else (), prompt_tail=prompt_tail.replace("\\n", "\n")
+        own or _named(dialect, model, template, usual=None if wire else "auto"),
+        wire=wire,
+        tools=described(tools) if tools else (),
+        prompt_tail=prompt_tail.replace("\\n", "\n"),
     )
     for piece in _pieces(file, binary=wire is not None, size=chunks):
         print_events(reader.feed(piece), events)
     print_events(reader.finish(), events)
     if not events:
         print_reply(reader.reply)
+
+
+def _named(dialect: str | None, model: str | None, template: str | None, *, usual: str | None) -> str | None:
+    """The dialect that the options name. `usual`: without any of them."""
+    known = model or template
+    if dialect not in (None, "auto") or not known:
+        return dialect or usual
+    return _detected(model, template)
 
 
 def _detected(model: str | None, template: str | None) -> str:
