@@ -242,3 +242,24 @@ def test_a_run_is_asked_in_tags_of_ones_own(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(ConfigError, match="one or the other"):
         agent_of(Given(model, tags=("[[", "]]"), dialect="hermes"), None)
     assert dialect_of(None, None) is None
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["call", "line\n", "\n", " "]), max_size=7),
+    st.sampled_from(["%%", "@@@", "\u00a7", "~call~"]),
+)
+def test_one_tag_at_both_ends_reads_as_two_tags_do(parts: list[str], tag: str) -> None:
+    def message(start: str, end: str) -> str:
+        numbered = enumerate(parts)
+        return "".join(
+            f'{start}{{"name": "look", "arguments": {{"n": {n}}}}}{end}' if part == "call" else part
+            for n, part in numbered
+        )
+
+    tools = [{"name": "look", "parameters": {"type": "object"}}]
+    two = read(message("<<", ">>"), Dialect.tagged("<<", ">>"), tools=tools)
+    text, one = message(tag, tag), Dialect.tagged(tag, tag)
+    whole = read(text, one, tools=tools)
+    assert (whole.content, whole.calls, whole.incomplete) == (two.content, two.calls, two.incomplete)
+    assert read(list(text), one, tools=tools) == whole

@@ -16,7 +16,7 @@ A word stands here only if several dialects need it. What one family alone does 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from callgate.dialects._response_template import CallFormat, read_template
@@ -157,6 +157,11 @@ class Calls:
     """Only a known tool's name makes this opener a call."""
     closed_by_end: bool = False
     """Tagged parameters: the end of the text ends a call too (its closer is a stop token)."""
+
+    @property
+    def same_tags(self) -> bool:
+        """One text opens and closes a call."""
+        return not set(self.open).isdisjoint(self.close)
 
 
 class ReadsHeaders(Protocol):
