@@ -16,7 +16,7 @@ A word stands here only if several dialects need it. What one family alone does 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from callgate.dialects._response_template import CallFormat, read_template
