@@ -87,7 +87,7 @@ def _of_objects(calls: Calls) -> bool:
 
 def _may_open_again(calls: Calls) -> bool:
     """The opener may come twice; not where a payload of any text could begin with it."""
-    return not isinstance(calls.payload, Raw) and not calls.attributes and not calls.same_tags
+    return not isinstance(calls.payload, Raw) and not calls.attributes and calls.open != calls.close
 
 
 def _more_in_block(r: Reading, calls: Calls) -> Parse[None]:

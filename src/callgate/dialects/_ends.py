@@ -33,10 +33,10 @@ def surplus_brackets(r: Reading) -> Parse[None]:
 
 def after_call(r: Reading, calls: Calls) -> Parse[None]:
     """A call and its closer are over: surplus closers go, the call settles, white space stays text."""
-    closers = (*calls.inner, *calls.close, *calls.section_close)
-    if calls.same_tags:  # one text at both ends: behind a call it begins the next one
-        closers = tuple(text for text in closers if text not in calls.open)
-    surplus = r.marks(closers)
+    if calls.close == calls.open:  # one text at both ends: behind a call it begins the next one
+        surplus = r.marks((*calls.inner, *calls.section_close))
+    else:
+        surplus = r.marks((*calls.inner, *calls.close, *calls.section_close))
     before = ""
     if r.pos < len(r.buf) and (here := r.buf[r.pos]) not in surplus.first and not here.isspace():
         r.settle_call()  # nearly always

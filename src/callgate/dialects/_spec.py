@@ -158,11 +158,6 @@ class Calls:
     closed_by_end: bool = False
     """Tagged parameters: the end of the text ends a call too (its closer is a stop token)."""
 
-    @property
-    def same_tags(self) -> bool:
-        """One text opens and closes a call."""
-        return not set(self.open).isdisjoint(self.close)
-
 
 class ReadsHeaders(Protocol):
     """What reads the headers of messages, and decides what their bodies are."""
