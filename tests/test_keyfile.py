@@ -70,6 +70,20 @@ def test_the_file_is_the_owners_alone_and_another_is_not_read(place: Path) -> No
         providers.keep_key("groq", KEY)
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_a_file_that_cannot_be_used_is_a_warning_for_servers_that_need_no_key(
+    place: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.parent.mkdir(parents=True)
+    place.write_text("broken" if mode == 0o600 else "{}", "utf-8")
+    place.chmod(mode)
+    assert providers.secrets_of(providers.open("http://127.0.0.1:9001/v1#m")) == ()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert str(place) in caplog.text
+    with pytest.raises(ConfigError, match=r"keys\.json"):
+        providers.open("groq:m")
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"groq": 3}', "\x00"])
 def test_a_damaged_file_is_one_line_and_is_not_written_over(place: Path, text: str) -> None:
     place.parent.mkdir(parents=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Final
 
 from callgate.errors import ConfigError
 
+LOGGER = logging.getLogger("callgate.providers")
 MAX_FILE: Final = 1_000_000
 """Bytes that are read of the file."""
 
@@ -56,8 +58,18 @@ def kept_keys() -> dict[str, str]:
 
 
 def key_of(name: str) -> str:
-    """The key that is kept for a vendor's name or a server's address; "" for none."""
-    return kept_keys().get(_folded(name), "")
+    """The key that is kept for a vendor's name or a server's address; "" for none.
+
+    Raises ConfigError for a vendor if the file cannot be used. Most servers with an address want no key: there it is a
+    warning of the logger `callgate.providers`, and a server that does want one says so itself.
+    """
+    try:
+        return kept_keys().get(_folded(name), "")
+    except ConfigError as error:
+        if "://" not in name:
+            raise
+        LOGGER.warning("%s", error)
+        return ""
 
 
 def keep_key(name: str, key: str | None) -> bool:
