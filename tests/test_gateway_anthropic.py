@@ -14,7 +14,7 @@ from callgate.providers import Provider, Served
 from callgate.providers._http import HttpClient
 from callgate.types import ModelInfo
 from gateway_server import Options, Running, gateway
-from loopback import chunk, head, refusal, sse, stream
+from loopback import chunk, head, refusal, say, sse, stream
 from test_gateway_mend import GOOD, LEAKED, said
 from test_gateway_openai import TEXT, call, record, wait_for
 
@@ -370,3 +370,21 @@ def test_models_are_listed() -> None:
     with gateway(stream(b"")) as g:
         assert [m.id for m in client(g).models.list()] == ["m"]
         assert client(g).models.retrieve("m").display_name == "m"
+
+
+def test_what_is_switched_on_by_a_header_is_switched_on_at_the_backend_too() -> None:
+    """`anthropic-beta` of a client goes to a backend of its API, with retries too; to another API it cannot go."""
+    bad = [use(0, '{"town": 1}'), end("tool_use")]
+    with own(*bad, options=Options(retries=2)) as g:
+        client(g).beta.messages.create(
+            model="m", messages=HI, max_tokens=9, tools=[TOOL], betas=["context-1m-2025-08-07", "files-api-2025-04-14"]
+        )
+        seen = [asked.headers for asked in g.backend.asked if asked.method == "POST"]
+        assert [headers.get("anthropic-beta") for headers in seen] == ["context-1m-2025-08-07,files-api-2025-04-14"] * 3
+        post(g)
+        assert "anthropic-beta" not in g.backend.asked[-1].headers
+    with gateway(stream(sse(say("a"), say(finish="stop")))) as g:
+        whole = {"model": "m", "messages": HI, "max_tokens": 100}
+        answer = httpx.post(f"{g.url}/v1/messages", json=whole, headers={"anthropic-beta": "x", "x-y": "z"})
+        assert answer.headers["x-callgate-dropped"] == "anthropic-beta"
+        assert not {"anthropic-beta", "x-y"} & g.backend.asked[-1].headers.keys()

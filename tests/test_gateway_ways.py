@@ -138,6 +138,8 @@ def of_openai(g: Running, streams: bool, tools: list[Any], model: str = "m", que
     made: dict[int, list[str]] = {}
     for event in web.chat.completions.create(**asked, stream=True):
         for choice in event.choices:
+            if choice.index:
+                continue
             out.text += choice.delta.content or ""
             out.thought += getattr(choice.delta, "reasoning_content", None) or ""
             out.end = choice.finish_reason or out.end
@@ -193,14 +195,17 @@ def of_responses(g: Running, streams: bool, tools: list[Any], model: str = "m", 
     asked: Any = {"model": model, "input": question, "tools": [{"type": "function", **tool} for tool in tools]}
     if streams:
         with web.responses.stream(**asked) as events:
-            seen = list(events)
-            response: Any = events.get_final_response()
+            seen: list[Any] = list(events)
+        ends = ("response.completed", "response.incomplete")  # the client's own helper knows only the first
+        response: Any = next(event.response for event in reversed(seen) if event.type in ends)
         text = "".join(e.delta for e in seen if e.type == "response.output_text.delta")
         assert text == response.output_text
         numbers = [e.sequence_number for e in seen if hasattr(e, "sequence_number")]
         assert numbers == sorted(set(numbers))
     else:
         response = web.responses.create(**asked)
+    if response.status == "incomplete":
+        assert response.incomplete_details.reason
     out = Got(response.output_text, end={"completed": "stop"}.get(response.status, response.status))
     for item in response.output:
         if item.type == "reasoning":

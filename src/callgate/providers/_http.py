@@ -46,6 +46,7 @@ from callgate.errors import (
 )
 from callgate.providers._body import SURROGATES, Body, beginning, dump, whole
 from callgate.providers._failures import hide, refusal, retry_after
+from callgate.types import EMPTY
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of an answer that is read whole (lists of models, error pages)."""
@@ -148,11 +149,11 @@ class HttpClient:
                 known += [value, value.rpartition(" ")[2]]
         return tuple(text for text in known if len(text) >= 8 and any(char.isdigit() for char in text))
 
-    def _sent(self, *, body: bool) -> dict[str, str]:
+    def _sent(self, more: Mapping[str, str], *, body: bool) -> dict[str, str]:
         """The headers of one request; a key that is a function is asked for each."""
         if callable(self._key):
             self._secret = self._key()
-        out = {"Content-Type": "application/json"} if body else {}
+        out = {**more, "Content-Type": "application/json"} if body else dict(more)
         if self._secret:
             bearer = self._key_header == "Authorization"
             out[self._key_header] = f"Bearer {self._secret}" if bearer else self._secret
@@ -236,10 +237,13 @@ class HttpClient:
             response.close()
 
     @asynccontextmanager
-    async def stream(self, path: str, body: Mapping[str, Any], *, model: str = "") -> AsyncIterator[Stream]:
-        """The bytes of an answer. What fails before the first of them is raised here."""
+    async def stream(
+        self, path: str, body: Mapping[str, Any], *, model: str = "", headers: Mapping[str, str] = EMPTY
+    ) -> AsyncIterator[Stream]:
+        """The bytes of an answer; `headers` of this request beside those of the client. What fails before the first
+        byte is raised here."""
         data, mended = dump(body)
-        response = await self._answer("POST", f"{self.base_url}{path}{self._query}", data, model)
+        response = await self._answer("POST", f"{self.base_url}{path}{self._query}", data, model, headers=headers)
         try:
             stream = Stream(response, self)
             stream.notes = (SURROGATES,) if mended else ()
@@ -251,12 +255,22 @@ class HttpClient:
         finally:
             stream.close()
 
-    async def _answer(self, method: str, url: str, data: bytes | None, model: str, *, probe: bool = False) -> Any:
+    async def _answer(
+        self,
+        method: str,
+        url: str,
+        data: bytes | None,
+        model: str,
+        *,
+        probe: bool = False,
+        headers: Mapping[str, str] = EMPTY,
+    ) -> Any:
         """Rule 1: the response, its status fine and its body not yet read."""
         attempt, pause, began = 0, 0.25, asyncio.get_running_loop().time()
+        first = _PROBE if probe else self.timeout.first
         while True:
             try:
-                return await self._once(method, url, data, model, first=_PROBE if probe else self.timeout.first)
+                return await self._once(method, url, data, model, first=first, headers=headers)
             except ProviderError as error:
                 if not probe and self._loads(error, began):
                     await asyncio.sleep(pause)
@@ -280,7 +294,9 @@ class HttpClient:
             return False
         return self.timeout.first is None or asyncio.get_running_loop().time() - began < self.timeout.first
 
-    async def _once(self, method: str, url: str, data: bytes | None, model: str, *, first: float | None) -> Any:
+    async def _once(
+        self, method: str, url: str, data: bytes | None, model: str, *, first: float | None, headers: Mapping[str, str]
+    ) -> Any:
         aiohttp = _aiohttp()
         try:
             async with asyncio.timeout(first):
@@ -289,7 +305,7 @@ class HttpClient:
                     method,
                     url,
                     data=data,
-                    headers=self._sent(body=data is not None),
+                    headers=self._sent(headers, body=data is not None),
                     proxy=self._proxy,
                     allow_redirects=False,
                 )

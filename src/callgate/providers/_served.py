@@ -7,11 +7,12 @@ package never asks for it again.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from callgate import formats
 from callgate.errors import BadRequest, ConfigError, EndedEarly, LimitExceeded
@@ -19,7 +20,7 @@ from callgate.formats import Accepted
 from callgate.providers._http import HttpClient, Network, Stream, Timeouts
 from callgate.providers._parameters import LeftOut, named
 from callgate.providers._recording import Recorder
-from callgate.types import Delta, Finish, Request
+from callgate.types import EMPTY, Delta, Finish, Request
 from callgate.wire import Record
 
 MAX_RECORD = 8 * 1024 * 1024
@@ -41,6 +42,13 @@ class Served:
         self._path = path
         self._record = Path(record) if record is not None else None
         self._left_out = LeftOut()
+        self._headers: Mapping[str, str] = EMPTY
+
+    def sending(self, headers: Mapping[str, str]) -> Self:
+        """The same server and model, with these headers in every request: what one client of a gateway says there."""
+        found = copy.copy(self)
+        found._headers = headers
+        return found
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -110,7 +118,7 @@ class Served:
         and from then on."""
         while True:
             self._left_out.apply(body)
-            opened = self.client.stream(path or self._path, body, model=self.model)
+            opened = self.client.stream(path or self._path, body, model=self.model, headers=self._headers)
             try:
                 return opened, await opened.__aenter__()
             except Exception as error:

@@ -114,6 +114,8 @@ class Answer:
         self._info = await provider.info()
         served = provider if isinstance(provider, Served) else None
         wire = self.seen.wire = served.wire if served is not None else ""
+        if served is not None and wire == self.shape.wire and self.ask.headers:
+            provider = served = served.sending(self.ask.headers)
         protocol = self._protocol(wire)
         self.seen.protocol = protocol
         self.client.headers["x-callgate-backend"] = backend.address
@@ -134,8 +136,9 @@ class Answer:
         options = {**self.settings.options, **request.options}
         crossed = cross(replace(request, options=options), self.shape.wire, wire)
         self._asked = crossed.request
-        if crossed.dropped:
-            self.client.headers["x-callgate-dropped"] = ", ".join(crossed.dropped)
+        lost = (*crossed.dropped, *self.ask.headers) if wire != self.shape.wire else crossed.dropped
+        if lost:
+            self.client.headers["x-callgate-dropped"] = ", ".join(lost)
 
     def _body(self, provider: Provider) -> Value:
         """The client's own body, with the server's options where it names none."""

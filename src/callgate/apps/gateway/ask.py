@@ -7,11 +7,11 @@ byte. (tests/test_gateway_openai.py::test_a_history_is_mended_and_its_sound_part
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from callgate.errors import InvalidRequest
 from callgate.history import History
-from callgate.types import Message, Request
+from callgate.types import EMPTY, Message, Request
 
 Body = Mapping[str, object]
 Write = Callable[[Message], Sequence[object]]
@@ -34,6 +34,8 @@ class Ask:
     """Nothing is asked: the model is to be loaded, or let go."""
     owner: str = ""
     """Who asks; "": anybody."""
+    headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """What its API says in headers and a backend of the same API has to know (`anthropic-beta`)."""
 
     @property
     def foreign(self) -> bool:

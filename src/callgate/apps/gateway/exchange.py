@@ -15,7 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
+from typing import cast
 
 from pydantic_core import from_json
 
@@ -28,6 +31,9 @@ from callgate.apps.gateway.refusals import Refusal
 from callgate.apps.gateway.shapes import Failure, Shape, Value
 from callgate.errors import CallgateError, InvalidRequest
 
+PASSED_ON = frozenset({b"anthropic-beta", b"openai-beta"})
+"""Headers that belong to the request of an API: they switch on what its body asks for."""
+MAX_HEADER = 1000
 LEFT = 499
 """The status of a client that left, as nginx calls it."""
 _log = logging.getLogger("callgate.gateway")
@@ -51,7 +57,7 @@ class Exchange:
         self._caller: Caller | None = caller  # type: ignore[assignment]
         given = scope.get(RECORD_ID)
         self._id = given if isinstance(given, str) else secrets.token_hex(12)
-        self._path = scope.get("path_params")
+        self._headers = cast("Iterable[tuple[bytes, bytes]]", scope.get("headers") or ())
         self._seen = Seen()
         self._ask: Ask | None = None
         self._task: asyncio.Task[object] | None = None
@@ -150,6 +156,8 @@ class Exchange:
             raise InvalidRequest("body", "an object is needed")
         principal = self._caller.principal if self._caller is not None else None
         ask = self._shape.load(value, principal.id if principal is not None else "")
+        if said := _said(self._headers):
+            ask = replace(ask, headers=said)
         if self._caller is not None and ask.model and not self._caller.may_use(ask.model):
             raise Forbidden(f"this key may not use the model {ask.model[:200]!r}")
         return ask
@@ -213,6 +221,16 @@ class Exchange:
             self._error,
             seen.failed,
         )
+
+
+def _said(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """What the client says in headers that are part of its API."""
+    out: dict[str, str] = {}
+    for name, value in headers:
+        if name in PASSED_ON and value.isascii() and len(value) <= MAX_HEADER:
+            key, text = name.decode(), value.decode()
+            out[key] = f"{out[key]},{text}" if key in out else text
+    return out
 
 
 class Forbidden(CallgateError):

@@ -151,6 +151,19 @@ class Shape(Protocol):
         ...
 
 
+_LINE_ENDS = {sign: f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
+"""Signs that end a line for Python's `splitlines`, and so for clients built on httpx; JSON may hold them."""
+
+
+def encoded(text: str) -> bytes:
+    """Records of JSON as bytes; no sign stands in them that only some clients take for the end of a line."""
+    if not text.isascii():
+        for sign, escape in _LINE_ENDS.items():
+            if sign in text:
+                text = text.replace(sign, escape)
+    return text.encode("utf-8", "replace")
+
+
 def dumped_usage(usage: Usage | None) -> tuple[int, int]:
     """(input, output) tokens; 0 where nothing was counted."""
     return (usage or {}).get("input", 0), (usage or {}).get("output", 0)

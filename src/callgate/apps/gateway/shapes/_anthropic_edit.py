@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pydantic_core import from_json
 
 from callgate.apps.gateway.lane import Lane, Outcome
-from callgate.apps.gateway.shapes import Make, Value
+from callgate.apps.gateway.shapes import Make, Value, encoded
 from callgate.formats import anthropic as api
 from callgate.types import CAME, SOUND, CallDelta, Delta, ReasoningDelta, Reply, TextDelta, ToolCall
 from callgate.wire import Record
@@ -33,7 +33,7 @@ _LAST = frozenset({"message_delta", "message_stop"})
 def event(value: Mapping[str, object], data: str = "") -> bytes:
     """One event, named after its type; `data` is its text, if it goes on as it came."""
     text = data if data and "\n" not in data else _dumps(value)
-    return f"event: {value.get('type')}\ndata: {text}\n\n".encode("utf-8", "replace")
+    return encoded(f"event: {value.get('type')}\ndata: {text}\n\n")
 
 
 def stop_word(outcome: Outcome, raw: str | None, *, own: bool = False) -> str:

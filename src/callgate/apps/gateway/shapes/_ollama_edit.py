@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pydantic_core import from_json
 
 from callgate.apps.gateway.lane import Lane, Outcome
-from callgate.apps.gateway.shapes import Failure, Make, Value
+from callgate.apps.gateway.shapes import Failure, Make, Value, encoded
 from callgate.formats import ollama as api
 from callgate.types import CAME, Delta, ReasoningDelta, TextDelta, ToolCall
 from callgate.wire import Record
@@ -51,7 +51,7 @@ GENERATE = Place(None, "response")
 
 def line(value: Mapping[str, object]) -> bytes:
     """One record."""
-    return f"{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n".encode("utf-8", "replace")
+    return encoded(f"{_dumps(value)}\n")
 
 
 def done_word(outcome: Outcome, raw: str | None) -> str:
@@ -122,11 +122,11 @@ class Editor:
                 self._loader.feed(record)
                 continue
             if isinstance(value, dict) and not value.get("error"):
-                self._record(value, record.data, out)
+                self._record(value, _dumps(value) if "\n" in record.data else record.data, out)
             else:
                 self._loader.take(value, record.event)
                 self.failed = self.failed or (value if isinstance(value, dict) else None)
-        return "".join(f"{text}\n" for text in out).encode("utf-8", "replace") if out else b""
+        return encoded("".join(f"{text}\n" for text in out)) if out else b""
 
     def _record(self, value: Value, data: str, out: list[str]) -> None:
         if not self.begun:
@@ -147,22 +147,34 @@ class Editor:
         elif not done or deltas:
             out += map(_dumps, self._edit({**value, "done": False} if done else value, (deltas, visible), data))
         if done:
-            plain = {key: text for key, text in part.items() if key not in ("thinking", "tool_calls")}
-            self._done = self._place.put(value, {**plain, self._place.content: ""}) if deltas or calls else value
-            self._came = "" if deltas or calls else data
+            self._ends(value, data, alone=not deltas and not calls)
+
+    def _ends(self, value: Value, data: str, *, alone: bool) -> None:
+        """Rule 2. `alone`: nothing else stood in the record."""
+        if alone:
+            self._done, self._came = value, data
+            return
+        part = self._place.part(value)
+        plain = {key: text for key, text in part.items() if key not in ("thinking", "tool_calls")}
+        self._done, self._came = self._place.put(value, {**plain, self._place.content: ""}), ""
 
     def _edit(self, value: Value, read: tuple[list[Delta], list[Delta]], data: str) -> list[Value]:
         """A record of which not all may be seen as it is."""
         deltas, visible = read
         place, part = self._place, self._place.part(value)
-        own = {key: v for key, v in part.items() if key not in ("thinking", "tool_calls", place.content)}
-        own = {key: v for key, v in own.items() if place.inner is not None or key in self._head or key == "done"}
+        own = self._own(part)
         if calls := part.get("tool_calls"):
             alone = not any(isinstance(d, (TextDelta, ReasoningDelta)) for d in deltas) and data
             self._calls.append((place.put(value, {**own, place.content: "", "tool_calls": calls}), alone or ""))
         if self._lane.holds_text:
             self._held += [d.text for d in deltas if isinstance(d, TextDelta)]
         return [place.put(value, {**own, **text}) for text in texts(visible, place)]
+
+    def _own(self, part: Value) -> Value:
+        """What stands beside the text."""
+        place = self._place
+        own = {key: v for key, v in part.items() if key not in ("thinking", "tool_calls", place.content)}
+        return {key: v for key, v in own.items() if place.inner is not None or key in self._head or key == "done"}
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -195,7 +207,7 @@ class Editor:
         """Rule 1."""
         records = [value for value, _ in self._calls]
         if _calls_of([entry for r in records for entry in _entries(self._place.part(r))], outcome.calls):
-            return [f"{came}\n".encode() if came else line(value) for value, came in self._calls]
+            return [encoded(f"{came}\n") if came else line(value) for value, came in self._calls]
         entries = [call_entry(n, call) for n, call in enumerate(outcome.calls)]
         return [self._line({self._place.content: "", "tool_calls": [entry]}) for entry in entries]
 
@@ -203,7 +215,7 @@ class Editor:
         raw = self._lane.reply.raw_finish
         value = self._done or {**self._head, "done": True}
         changed = _ending(value, outcome, raw)
-        return f"{self._came}\n".encode("utf-8", "replace") if self._came and changed is value else line(changed)
+        return encoded(f"{self._came}\n") if self._came and changed is value else line(changed)
 
     # --- an answer in one piece ---------------------------------------------------------------------------------------
 
@@ -306,5 +318,5 @@ def _calls_of(entries: Sequence[object], calls: Sequence[ToolCall]) -> bool:
     return True
 
 
-def _dumps(value: Value) -> str:
+def _dumps(value: Mapping[str, object]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

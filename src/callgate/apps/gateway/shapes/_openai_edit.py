@@ -13,46 +13,34 @@ exactly what stands in it, it goes on as it came; else only its content, reasoni
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pydantic_core import from_json
 
 from callgate.apps.gateway.lane import Lane, Outcome
 from callgate.apps.gateway.shapes import Make, Value
-from callgate.apps.gateway.shapes._openai_calls import accumulated, call_entry, dict_of, list_of, whole_calls
+from callgate.apps.gateway.shapes._openai_calls import accumulated, call_entry, dict_of, list_of
+from callgate.apps.gateway.shapes._openai_records import (
+    CALLS,
+    changed,
+    contents,
+    dumps,
+    finish_word,
+    live,
+    live_entries,
+    number_of,
+    ordinary,
+    same,
+    says_something,
+    sse,
+    whole_choice,
+    with_delta,
+    with_part,
+)
 from callgate.apps.gateway.shapes._pattern import Pattern
 from callgate.formats import openai as api
 from callgate.types import CallDelta, Delta, ReasoningDelta, TextDelta
 from callgate.wire import DONE, Record
-
-FINISHES = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
-"""The finish reasons that clients of this API know."""
-REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-_CALLS = ("tool_calls", "function_call")
-WITHHELD = "content_filter"
-"""The API's word for an answer of which something was left out: no client takes it for a whole one."""
-
-
-def dumps(value: Mapping[str, object]) -> str:
-    """JSON as short as servers write it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def sse(data: str) -> bytes:
-    """One event of one line."""
-    return f"data: {data}\n\n".encode("utf-8", "replace")
-
-
-def finish_word(outcome: Outcome, raw: str | None) -> str:
-    """The finish reason in the words of this API; the server's own, if it is one of them and true."""
-    if outcome.withheld and (outcome.live or not outcome.calls):
-        return WITHHELD
-    if outcome.finish == "stop" and raw in ("stop", "function_call"):
-        return "stop"
-    if outcome.finish in FINISHES:
-        return outcome.finish
-    return "stop" if outcome.finish not in ("error", "interrupted") else "length"
 
 
 class _Choice:
@@ -134,6 +122,8 @@ class Editor:
                 if self._observe and data == DONE.data:
                     out.append(data)
                 continue
+            if "\n" in data:  # an event of several data lines, which are one text
+                record = record._replace(data=dumps(value))  # noqa: PLW2901
             if self._plain(value, record, out):
                 continue
             self._record(value, record, out)
@@ -160,23 +150,16 @@ class Editor:
 
     def _plain(self, value: object, record: Record, out: list[str]) -> bool:
         """The record that nearly every one is: more of the text of the only choice, all of which may be seen."""
-        if type(value) is not dict or record.event:
+        found = ordinary(value, record.event)
+        if found is None:
             return False
-        choices = value.get("choices")
-        if type(choices) is not list or len(choices) != 1:
-            return False
-        choice = choices[0]
-        if type(choice) is not dict or choice.get("index") != 0 or choice.get("finish_reason") is not None:
-            return False
-        delta = choice.get("delta")
-        if type(delta) is not dict or value.get("usage") or value.get("error") or choice.get("error"):
-            return False
+        value, choice, delta = found
         if self._head is None:
             self._begin(value)
         first = self._first
         deltas = first.loader.take(value)
         visible = first.lane.feed(deltas)
-        if self._observe or (_same(deltas, visible) and not (delta.get("tool_calls"))):
+        if self._observe or (same(deltas, visible) and not delta.get("tool_calls")):
             out.append(record.data)
             self._pattern.learn(record.data, delta, deltas)
             return True
@@ -217,13 +200,7 @@ class Editor:
         if failed or not isinstance(choices, list) or not choices:
             for choice in self._choices.values():
                 choice.loader.take(value, record.event)
-            if failed or "choices" not in value:
-                self._failed = self._failed or (value if failed or "detail" in value else None)
-            elif self._observe or not any(choice.finish for choice in self._choices.values()):
-                out.append(record.data)  # Azure begins with its filters' results, without a choice
-            else:
-                self._after.append(value)
-                self._as_it_came[id(value)] = record.data
+            self._beside(value, record.data, out, failed=bool(failed))
             return
         if self._head is None:
             self._begin(value)
@@ -233,23 +210,34 @@ class Editor:
             if isinstance(entry, dict):
                 self._one(value, entry, record.data, out)
 
+    def _beside(self, value: Value, data: str, out: list[str], *, failed: bool) -> None:
+        """A record without a choice: an error, tokens, what filters found."""
+        if failed or "choices" not in value:
+            self._failed = self._failed or (value if failed or "detail" in value else None)
+            return
+        if not isinstance(value["choices"], list) and not self._observe:  # clients go through it
+            value = {**value, "choices": []}
+            data = dumps(value)
+        if self._observe or not any(choice.finish for choice in self._choices.values()):
+            out.append(data)  # Azure begins with its filters' results, without a choice
+        else:
+            self._after.append(value)
+            self._as_it_came[id(value)] = data
+
     def _one(self, value: Value, entry: Value, data: str, out: list[str]) -> None:
         """One choice of a record (rule 3)."""
-        index = entry.get("index")
-        choice = self._choice(index if isinstance(index, int) and 0 <= index < 128 else 0)
+        choice = self._choice(number_of(entry))
         alone = value if len(list_of(value["choices"])) == 1 else {**value, "choices": [entry]}
         deltas = choice.loader.take({**alone, "choices": [{**entry, "index": 0}]})
         visible = choice.lane.feed(deltas)
         if self._observe:
             return
-        if "delta" not in entry and isinstance(message := entry.get("message"), dict):  # `stream` was not heeded
-            alone = {**alone, "object": api.CHUNK}
-            entry = {key: part for key, part in entry.items() if key != "message"} | {"delta": _numbered(message)}
+        alone, entry = with_delta(alone, entry)
         if entry.get("finish_reason") is None:
             out += self._edit(choice, alone, entry, (deltas, visible))
             return
-        delta = entry.get("delta")
-        if isinstance(delta, dict) and any(delta.get(key) for key in delta if key != "role"):
+        delta = dict_of(entry.get("delta"))
+        if any(part for key, part in delta.items() if key != "role"):
             before = {**entry, "finish_reason": None}
             out += self._edit(choice, {**alone, "choices": [before], "usage": None}, before, (deltas, visible))
             alone = {**alone, "choices": [{**entry, "delta": {}}]}
@@ -262,20 +250,15 @@ class Editor:
         delta = entry.get("delta")
         if not isinstance(delta, dict):
             return []
+        kept = {key: part for key, part in delta.items() if key not in CALLS}
         if any(isinstance(d, CallDelta) for d in visible):
-            if [d for d in deltas if isinstance(d, CallDelta)] == visible:
-                return [dumps(value)]
-            kept = {key: part for key, part in delta.items() if key not in _CALLS}
-            parts = _changed(kept, deltas, visible)
-            parts.append({"tool_calls": _live_entries(visible)})
-            return [dumps(_with(value, entry, part)) for part in parts if _says_something(part)]
-        kept = {key: part for key, part in delta.items() if key not in _CALLS}
-        choice.calls += [_with(value, entry, {key: delta[key]}) for key in _CALLS if delta.get(key)]
+            return live(value, entry, kept, read)
+        choice.calls += [with_part(value, entry, {key: delta[key]}) for key in CALLS if delta.get(key)]
         if choice.lane.holds_text and kept.get("content"):
-            choice.text.append(_with(value, entry, {"content": kept["content"]}))
-        parts = _changed(kept, deltas, visible)
+            choice.text.append(with_part(value, entry, {"content": kept["content"]}))
+        parts = changed(kept, deltas, visible)
         scored = bool(entry.get("logprobs"))
-        return [dumps(_with(value, entry, part)) for part in parts if scored or _says_something(part)]
+        return [dumps(with_part(value, entry, part)) for part in parts if scored or says_something(part)]
 
     # --- the end --------------------------------------------------------------------------------------------------
 
@@ -303,24 +286,28 @@ class Editor:
         return b"".join(sse(self._as_it_came.get(id(value)) or dumps(value)) for value in out) + api.END
 
     def _waited(self, choice: _Choice, outcome: Outcome) -> list[Value]:
-        """Rule 1."""
+        """Rule 1: the text first, then the calls."""
         out: list[Value] = []
         content = outcome.content
         if content is None and choice.lane.holds_text:
             content = choice.lane.reply.content
-        if content is not None and content == _contents(choice.text):
+        if content is not None and content == contents(choice.text):
             out += choice.text
         elif content:
             out.append(self._chunk(choice, {"content": content}))
         if any(isinstance(d, (TextDelta, ReasoningDelta)) for d in choice.tail):
-            out += [self._chunk(choice, more) for more in _changed({}, [], choice.tail) if _says_something(more)]
+            out += [self._chunk(choice, more) for more in changed({}, [], choice.tail) if says_something(more)]
+        return [*out, *self._called(choice, outcome)]
+
+    def _called(self, choice: _Choice, outcome: Outcome) -> list[Value]:
+        """The records of the calls: those that came, if they are right."""
         if outcome.live and not outcome.retries:
-            late = _live_entries(choice.tail)
-            return [*out, self._chunk(choice, {"tool_calls": late})] if late else out
+            late = live_entries(choice.tail)
+            return [self._chunk(choice, {"tool_calls": late})] if late else []
         if accumulated(choice.calls) == [(c.id, c.name, c.arguments) for c in outcome.calls]:
-            return [*out, *choice.calls]
+            return choice.calls
         entries = [call_entry(n, call) for n, call in enumerate(outcome.calls)]
-        return [*out, *(self._chunk(choice, {"tool_calls": [entry]}) for entry in entries)]
+        return [self._chunk(choice, {"tool_calls": [entry]}) for entry in entries]
 
     def _chunk(self, choice: _Choice, delta: Value, finish: str | None = None) -> Value:
         entry = {"index": choice.number, "delta": delta, "finish_reason": finish}
@@ -361,8 +348,7 @@ class Editor:
         if not choices:
             self._first.loader.take({**value, "choices": None})
         for entry in choices:
-            index = entry.get("index")
-            choice = self._choice(index if isinstance(index, int) else 0)
+            choice = self._choice(number_of(entry))
             choice.lane.feed(choice.loader.take({**value, "choices": [{**entry, "index": 0}]}))
 
     def whole(self, outcomes: Mapping[int, Outcome]) -> Value:
@@ -373,95 +359,11 @@ class Editor:
         entries: list[object] = []
         note: Value = {}
         for entry in list_of(value.get("choices")):
-            index = entry.get("index") if isinstance(entry, dict) else None
-            outcome = outcomes.get(index if isinstance(index, int) else 0)
-            if not isinstance(entry, dict) or outcome is None:
+            if not isinstance(entry, dict) or (outcome := outcomes.get(number := number_of(entry))) is None:
                 entries.append(entry)
                 continue
-            entries.append(_whole_choice(entry, self._choices[index if isinstance(index, int) else 0].lane, outcome))
+            entries.append(whole_choice(entry, self._choices[number].lane, outcome))
             if own := outcome.note():
-                note = own if len(outcomes) == 1 else {**note, f"choice {index}": own}
+                note = own if len(outcomes) == 1 else {**note, f"choice {number}": own}
         value = self._counted({**value, "choices": entries}, outcomes)
         return {**value, "callgate": note} if note else value
-
-
-def _whole_choice(entry: Value, lane: Lane, outcome: Outcome) -> Value:
-    """One choice of an answer in one piece, with only what was mended changed."""
-    message = dict_of(entry.get("message"))
-    reply = lane.reply
-    out = dict(message)
-    content = outcome.content if outcome.content is not None else reply.content
-    if content != (message.get("content") or ""):
-        out["content"] = content or (None if outcome.calls else "")
-    key = next((key for key in REASONING if message.get(key)), REASONING[0])
-    if reply.reasoning and reply.reasoning != message.get(key) and "reasoning_details" not in message:
-        out[key] = reply.reasoning
-    if whole_calls(message) != [(c.id, c.name, c.arguments) for c in outcome.calls]:
-        out.pop("tool_calls", None)
-        out.pop("function_call", None)
-        if outcome.calls:
-            out["tool_calls"] = [call_entry(None, call) for call in outcome.calls]
-    word = finish_word(outcome, reply.raw_finish)
-    given = entry.get("finish_reason")
-    legacy = given == "function_call" and word in ("tool_calls", "stop")
-    changed = {"finish_reason": word} if not legacy and outcome.renamed(given, word) else {}
-    return {**entry, **({} if out == message else {"message": out}), **changed}
-
-
-def _numbered(message: Value) -> Value:
-    """A whole message as a delta: its calls have numbers."""
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return message
-    return {**message, "tool_calls": [{"index": n, **dict_of(call)} for n, call in enumerate(calls)]}
-
-
-def _contents(records: list[Value]) -> str:
-    texts = (dict_of(dict_of(list_of(r["choices"])[0]).get("delta")).get("content") for r in records)
-    return "".join(text if isinstance(text, str) else "" for text in texts)
-
-
-def _with(value: Value, entry: Value, delta: Value) -> Value:
-    """The record with this delta in it."""
-    return {**value, "choices": [{**entry, "delta": delta}]}
-
-
-def _live_entries(visible: list[Delta]) -> list[object]:
-    """Fragments of calls as entries of `tool_calls`."""
-    out: list[object] = []
-    for d in visible:
-        if isinstance(d, CallDelta):
-            named: Value = {"id": d.id, "type": "function"} if d.name is not None else {}
-            function: Value = {"name": d.name} if d.name is not None else {}
-            out.append({"index": d.index, **named, "function": {**function, "arguments": d.arguments}})
-    return out
-
-
-def _same(deltas: list[Delta], visible: list[Delta]) -> bool:
-    """Whether the client may see exactly this."""
-    return len(deltas) == len(visible) and (not deltas or deltas == visible)
-
-
-def _text(deltas: Sequence[Delta], kind: type[TextDelta] | type[ReasoningDelta]) -> str:
-    return "".join(d.text for d in deltas if isinstance(d, kind))
-
-
-def _changed(delta: Value, deltas: list[Delta], seen: list[Delta]) -> list[Value]:
-    """The delta with this text and reasoning in it, in as many records as their order needs."""
-    texts = [d for d in seen if isinstance(d, (TextDelta, ReasoningDelta))]
-    content, thought = _text(texts, TextDelta), _text(texts, ReasoningDelta)
-    if content != _text(deltas, TextDelta):
-        delta["content"] = content
-    if thought != _text(deltas, ReasoningDelta):
-        key = next((key for key in REASONING if delta.get(key)), REASONING[0])
-        delta[key] = thought
-    kinds = [type(d) for d in texts]
-    if thought and content and kinds.index(TextDelta) < len(kinds) - 1 - kinds[::-1].index(ReasoningDelta):
-        first: Value = {**delta, "content": "", REASONING[0]: ""}
-        rest: list[Value] = [{"content" if isinstance(d, TextDelta) else REASONING[0]: d.text} for d in texts]
-        return [first, *rest]
-    return [delta]
-
-
-def _says_something(delta: Value) -> bool:
-    return any(part not in (None, "", []) for part in delta.values())

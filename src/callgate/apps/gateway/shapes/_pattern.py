@@ -61,9 +61,10 @@ class Pattern:
         if not _PLAIN_BYTES(text) or len(piece) < len(head) + len(tail):
             return None
         try:
-            return text.decode()
+            found = text.decode()
         except UnicodeDecodeError:
             return None
+        return found if found.isascii() or len(found.splitlines()) == 1 else None
 
     def taken(self) -> None:
         """What waited was read."""

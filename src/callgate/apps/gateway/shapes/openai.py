@@ -12,7 +12,8 @@ from callgate.apps.gateway.ask import Ask, Body, ask_of
 from callgate.apps.gateway.lane import Outcome
 from callgate.apps.gateway.shapes import Failure, Head, Make, Value
 from callgate.apps.gateway.shapes._openai_calls import call_entry
-from callgate.apps.gateway.shapes._openai_edit import Editor, dumps, finish_word, sse
+from callgate.apps.gateway.shapes._openai_edit import Editor
+from callgate.apps.gateway.shapes._openai_records import dumps, finish_word, sse
 from callgate.formats import openai as api
 from callgate.types import CallDelta, Delta, Message, Reply, Request
 

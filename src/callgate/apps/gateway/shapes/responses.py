@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from callgate.apps.gateway.ask import Ask, Body, ask_of
 from callgate.apps.gateway.lane import Outcome
-from callgate.apps.gateway.shapes import Failure, Head, Value
+from callgate.apps.gateway.shapes import Failure, Head, Value, encoded
 from callgate.errors import InvalidRequest
 from callgate.formats import responses as api
 from callgate.types import CallDelta, Delta, Finish, FinishReason, ReasoningDelta, Reply, TextDelta
@@ -190,4 +190,4 @@ def _items(body: Body) -> list[object]:
 
 def _event(value: Mapping[str, object]) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return f"event: {value.get('type')}\ndata: {text}\n\n".encode("utf-8", "replace")
+    return encoded(f"event: {value.get('type')}\ndata: {text}\n\n")
