@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from callgate.apps.gateway.ask import Ask, Body
-from callgate.apps.gateway.lane import Lane, Outcome
-from callgate.types import Delta, Reply, Usage
-from callgate.wire import Record
+if TYPE_CHECKING:
+    from callgate.apps.gateway.ask import Ask, Body
+    from callgate.apps.gateway.lane import Lane, Outcome
+    from callgate.types import Delta, Reply, Usage
+    from callgate.wire import Record
 
-Make = Callable[[], Lane]
+Make: TypeAlias = "Callable[[], Lane]"
 Value = dict[str, object]
 
 
