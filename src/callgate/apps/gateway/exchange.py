@@ -156,8 +156,8 @@ class Exchange:
             raise InvalidRequest("body", "an object is needed")
         principal = self._caller.principal if self._caller is not None else None
         ask = self._shape.load(value, principal.id if principal is not None else "")
-        if said := _said(self._headers):
-            ask = replace(ask, headers=said)
+        if passed := _passed_on(self._headers):
+            ask = replace(ask, headers=passed)
         if self._caller is not None and ask.model and not self._caller.may_use(ask.model):
             raise Forbidden(f"this key may not use the model {ask.model[:200]!r}")
         return ask
@@ -223,7 +223,7 @@ class Exchange:
         )
 
 
-def _said(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """What the client says in headers that are part of its API."""
     out: dict[str, str] = {}
     for name, value in headers:
