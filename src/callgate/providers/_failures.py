@@ -24,9 +24,12 @@ from callgate.errors import (
     RateLimited,
     Redirected,
     RefusedKey,
+    Unreachable,
 )
 from callgate.formats import error_text
 
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530})
+_PARSER = re.compile(r"pars|tool call|unmarshal|invalid character|grammar|template", re.IGNORECASE)
 _CONTEXT = re.compile(
     r"context[ _](?:length|size|window)|exceed_context|maximum context|too many (?:input )?tokens"
     r"|(?:prompt|input) is too long|reduce the length|tokens? (?:exceeds?|limit)|string_above_max_length",
@@ -232,3 +235,12 @@ def error_of(value: Mapping[str, Any], *, provider: str, model: str = "") -> Pro
         return None
     code = error.get("code") if isinstance(error, Mapping) else None
     return refusal(code if isinstance(code, int) else 500, value, provider=provider, model=model)
+
+
+def passing(error: ProviderError) -> bool:
+    """Whether the failure may pass by itself."""
+    if isinstance(error, Unreachable):
+        return not re.search("no such host|TLS failed|in time", str(error))
+    if isinstance(error, (RateLimited, Overloaded)):
+        return error.status in _AGAIN and not (error.status == 500 and _PARSER.search(str(error)))
+    return False

@@ -38,14 +38,12 @@ from callgate.errors import (
     ConfigError,
     EndedEarly,
     LimitExceeded,
-    Overloaded,
     ProtocolBroken,
     ProviderError,
-    RateLimited,
     Unreachable,
 )
 from callgate.providers._body import SURROGATES, Body, beginning, dump, whole
-from callgate.providers._failures import hide, refusal, retry_after
+from callgate.providers._failures import hide, passing, refusal, retry_after
 from callgate.types import EMPTY
 
 MAX_BODY = 8 * 1024 * 1024
@@ -59,8 +57,6 @@ _LOOK = 1.0
 _LOADING = re.compile(r"\bloading|still load|starting up|warming up", re.IGNORECASE)
 _LOADING_PAUSE = 2.0
 """The longest pause between two looks whether a model is loaded."""
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529, 530})
-_PARSER = re.compile(r"pars|tool call|unmarshal|invalid character|grammar|template", re.IGNORECASE)
 
 
 @dataclass(slots=True, frozen=True)
@@ -278,7 +274,7 @@ class HttpClient:
                     continue
                 attempt += 1
                 error.tries = attempt
-                if probe or attempt > self._network.retries or not _passing(error):
+                if probe or attempt > self._network.retries or not passing(error):
                     raise
                 wait = self._network.backoff * 2 ** (attempt - 1) * (0.75 + random.random() / 2)  # noqa: S311
                 asked = getattr(error, "retry_after", None)
@@ -480,15 +476,6 @@ class Stream:
 
 def _sum(start: float, seconds: float | None) -> float | None:
     return None if seconds is None else start + seconds
-
-
-def _passing(error: ProviderError) -> bool:
-    """Whether the failure may pass by itself."""
-    if isinstance(error, Unreachable):
-        return not re.search("no such host|TLS failed|in time", str(error))
-    if isinstance(error, (RateLimited, Overloaded)):
-        return error.status in _AGAIN and not (error.status == 500 and _PARSER.search(str(error)))
-    return False
 
 
 async def _hold(session: Any) -> AsyncGenerator[None, None]:
