@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic_core import from_json
 
+from callgate.apps.gateway.shapes import encoded
 from callgate.types import Delta, TextDelta
 from callgate.wire import Record
 
@@ -64,7 +65,7 @@ class Pattern:
             found = text.decode()
         except UnicodeDecodeError:
             return None
-        return found if found.isascii() or len(found.splitlines()) == 1 else None
+        return found if found.isascii() or encoded(found) == text else None
 
     def taken(self) -> None:
         """What waited was read."""
