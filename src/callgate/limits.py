@@ -100,7 +100,8 @@ def limits_of(limits: Limits | None, named: Mapping[str, Any]) -> Limits:
     for name in named:
         if name not in DEFAULT_NAMES:
             close = difflib.get_close_matches(name, DEFAULT_NAMES, n=1)
-            raise ConfigError(f"{name}: there is no such limit" + (f"; did you mean {close[0]}?" if close else ""))
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"{name}: there is no such option of Agent and no such limit{hint}")
     return replace(limits or DEFAULTS, **named)
 
 

@@ -149,7 +149,8 @@ class Runner:
             async with self._held(run_id, request.setup.limits.ledger_timeout) as (stop, lease):
                 entries = await self._in_time(self.ledger.read(run_id), request)
                 if not entries:
-                    raise LedgerError(f"run {run_id!r}: the ledger {self.ledger.where} has no such run")
+                    where = f"the ledger {self.ledger.where} has no such run; give the ledger that it was recorded in"
+                    raise LedgerError(f"run {run_id!r}: {where}")
                 form = request.form or self._forms.get(run_id) or Form()
                 run = await self._folded(run_id, entries, request, form, stop)
                 check_answers(request, run, entries)

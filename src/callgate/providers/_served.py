@@ -189,11 +189,21 @@ def _has_calls(records: list[Record]) -> bool:
     return any('"tool_calls"' in record.data for record in records)
 
 
+_NETWORK = ("retries", "backoff", "max_wait", "proxy", "verify", "cert")
+
+
+def refuse_unknown(who: str, options: Mapping[str, Any]) -> None:
+    """Raises ConfigError if anything is left of a provider's options."""
+    if options:
+        named = ", ".join(sorted(options))
+        known = f"besides its own a provider takes base_url, key, headers, timeout, {', '.join(_NETWORK)}"
+        model = "what the model takes (temperature …) goes into options= of Agent or Request"
+        raise ConfigError(f"{who}: unknown options {named}; {known}; {model}")
+
+
 def network_of(options: dict[str, Any]) -> Network:
     """Takes the settings of the network out of a provider's options."""
-    known = {
-        key: options.pop(key) for key in ("retries", "backoff", "max_wait", "proxy", "verify", "cert") if key in options
-    }
+    known = {key: options.pop(key) for key in _NETWORK if key in options}
     timeout = options.pop("timeout", None)
     if timeout is None:
         clocks = Timeouts()

@@ -17,7 +17,7 @@ from callgate.formats import anthropic as api
 from callgate.providers._http import HttpClient
 from callgate.providers._keyfile import key_of
 from callgate.providers._listed import Listed, name_of
-from callgate.providers._served import network_of
+from callgate.providers._served import network_of, refuse_unknown
 from callgate.types import ModelInfo, Request
 
 URL = "https://api.anthropic.com"
@@ -44,8 +44,7 @@ def open(  # noqa: A001 - the room's verb: providers.open("anthropic:claude-…"
     ANTHROPIC_API_KEY. With `cache` the prefix of a conversation that stays the same is marked for the server's cache.
     """
     network = network_of(options)
-    if options:
-        raise ConfigError(f"anthropic: unknown options {', '.join(sorted(options))}")
+    refuse_unknown("anthropic", options)
     url = (base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL).rstrip("/")
     found_key = os.environ.get("ANTHROPIC_API_KEY", "") or (key_of("anthropic") if url == URL else "")
     secret = key if key is not None else found_key if base_url is None else key_of(url)

@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from callgate import dialects
-from callgate.errors import CallgateError, ConfigError, ModelMissing, ProviderError
+from callgate.errors import CallgateError, ModelMissing, ProviderError
 from callgate.formats import Accepted
 from callgate.formats import ollama as api
 from callgate.providers._failures import with_available
 from callgate.providers._http import HttpClient
-from callgate.providers._served import Served, network_of
+from callgate.providers._served import Served, network_of, refuse_unknown
 from callgate.types import Finish, ModelInfo, Request
 
 PORT = 11434
@@ -46,8 +46,7 @@ def open(  # noqa: A001 - the room's verb: providers.open("ollama:qwen3")
     url = base_url or address(os.environ.get("OLLAMA_HOST", ""))
     secret = key if key is not None else os.environ.get("OLLAMA_API_KEY", "")
     network = network_of(options)
-    if options:
-        raise ConfigError(f"ollama: unknown options {', '.join(sorted(options))}")
+    refuse_unknown("ollama", options)
     client = HttpClient(url, name="ollama", headers=headers or {}, key=secret, network=network)
     return Ollama(client, name, dialect=dialect, record=record, num_ctx=num_ctx)
 

@@ -21,7 +21,7 @@ from callgate.formats import openai as api
 from callgate.providers._http import HttpClient
 from callgate.providers._keyfile import key_of
 from callgate.providers._listed import Listed, name_of
-from callgate.providers._served import network_of
+from callgate.providers._served import network_of, refuse_unknown
 from callgate.types import ModelInfo, Request
 
 MAX_TOOLS = 128
@@ -142,8 +142,7 @@ def open(  # noqa: A001 - the room's verb: providers.open("openai:gpt-…")
             f"variable {row.key} (or key=)"
         )
     network = network_of(options)
-    if options:
-        raise ConfigError(f"{vendor}: unknown options {', '.join(sorted(options))}")
+    refuse_unknown(vendor, options)
     hint = f" (from {row.key})" if row.key and key is None and secret else "; give key= or set it in the environment"
     client = HttpClient(
         url,

@@ -76,7 +76,11 @@ class Replay:
         elif isinstance(reply, (str, Exception)) or callable(reply):
             return
         elif self._format is None:
-            raise ConfigError(f"Replay: {type(reply).__name__}: a recorded stream needs wire='openai' or 'ollama'")
+            forms = f"a text, a dict with {', '.join(sorted(_KEYS))}, an error to raise or a function of the request"
+            raise ConfigError(
+                f"Replay: {type(reply).__name__} is no reply; give {forms}; "
+                "a recorded stream needs wire='openai' or 'ollama'"
+            )
 
     @asynccontextmanager
     async def _open(self, request: Request) -> AsyncIterator[AsyncIterator[list[Delta]]]:
