@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -163,3 +164,48 @@ def test_a_long_prefill_is_bridged_in_every_api(shape: str) -> None:
         assert whole[:first].count(signs.get(shape, '"done":false')) >= 3
         if shape != "responses":  # which says the whole text again at its end
             assert whole[first:].count("Höchste") == 1
+
+
+# --- several answers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("wire", ["ollama", "anthropic", "responses"])
+def test_several_answers_come_from_a_backend_that_gives_one(wire: str, streams: bool) -> None:
+    """`n` over another API: asked for one after the other, each with a seed and a number of its own; the tokens of all
+    are counted once."""
+    replies = [REPLIES["all"], REPLIES["thought"], REPLIES["text"]]
+    given = iter([*replies, *replies])
+
+    def script(asked: Asked) -> Any:
+        return answers(wire, replace(next(given), usage={"input": 5, "output": 7}), 5)(asked)
+
+    with over(wire, script) as g, openai.OpenAI(base_url=f"{g.url}/v1", api_key="none", max_retries=0) as web:
+        tools: Any = [{"type": "function", "function": WEATHER}]
+        asked: Any = {"model": "m", "messages": [{"role": "user", "content": HI}], "tools": tools, "n": 3, "seed": 4}
+        if streams:
+            with web.chat.completions.stream(**asked, stream_options={"include_usage": True}) as events:
+                whole: Any = events.get_final_completion()
+        else:
+            whole = web.chat.completions.create(**asked)
+        assert [choice.index for choice in whole.choices] == [0, 1, 2]
+        for choice, reply in zip(whole.choices, replies, strict=True):
+            assert (choice.message.content or "", choice.finish_reason) == (reply.content, reply.finish)
+            calls = [(c.function.name, json.loads(c.function.arguments)) for c in choice.message.tool_calls or ()]
+            assert calls == [(call.name, call.arguments) for call in reply.calls]
+        assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (15, 21)
+        if wire == "ollama":
+            assert [body["options"]["seed"] for body in g.asked] == [4, 5, 6]
+        until(lambda: g.records)
+        assert (g.records[0].tokens_in, g.records[0].tokens_out) == (15, 21)
+
+
+def test_one_of_several_answers_that_breaks_off_ends_the_stream_with_an_error() -> None:
+    given = iter([answers("ollama", REPLIES["text"]), lambda asked: [head(), "close"]])
+
+    with over("ollama", lambda asked: next(given)(asked)) as g:
+        body = {**body_of("openai", streams=True), "n": 2}
+        text = httpx.post(f"{g.url}{PATHS['openai']}", json=body).text
+        assert "Höchste" in text
+        assert "[DONE]" not in text
+        assert json.loads(text.rstrip().rpartition("data: ")[2])["error"]["message"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callgate import formats
-from callgate.apps.gateway.crossing import cross
+from callgate.apps.gateway.crossing import MOST_ANSWERS, cross
 from callgate.errors import ConfigError, InvalidRequest
 from callgate.types import Message, Request, ToolCall, ToolSpec
 
@@ -53,11 +53,12 @@ def test_what_another_api_cannot_say_is_named(shape: str, wire: str, option: str
 
 
 @pytest.mark.parametrize("wire", [*WIRES, "responses", ""])
-def test_several_answers_are_refused_where_one_is_read(wire: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        cross(Request(HI, options={"n": 2}), "openai", wire)
-    assert caught.value.field == "n"
-    assert cross(Request(HI, options={"n": 1}), "openai", wire).request.options == {}
+def test_several_answers_are_asked_for_one_at_a_time_and_bounded(wire: str) -> None:
+    for shape, most in (("openai", MOST_ANSWERS), ("ollama", 1)):
+        with pytest.raises(InvalidRequest) as caught:
+            cross(Request(HI, options={"n": most + 1}), shape, wire)
+        assert caught.value.field == "n"
+        assert cross(Request(HI, options={"n": most}), shape, wire).request.options == {}
 
 
 @pytest.mark.parametrize(

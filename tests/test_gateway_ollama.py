@@ -92,6 +92,22 @@ def test_unknown_fields_of_a_request_reach_the_backend() -> None:
         assert g.asked[-1] == {"model": "m", **body}
 
 
+def test_a_context_that_the_gateway_was_told_stands_in_every_request_that_names_none() -> None:
+    """Ollama loads a model with 4,096 tokens of context unless `num_ctx` says more, and cuts prompts in silence."""
+    told = Options(options={"num_ctx": 16384, "temperature": 0.5})
+    with own(text("Hi"), DONE, options=told) as g:
+        post(g)
+        post(g, options={"num_ctx": 9})
+        httpx.post(f"{g.url}/v1/chat/completions", json={"model": "m", "messages": HI, "temperature": 0})
+        httpx.post(f"{g.url}/api/generate", json={"model": "m", "prompt": "hi"})
+        assert [asked["options"] for asked in g.asked] == [
+            {"num_ctx": 16384, "temperature": 0.5},
+            {"num_ctx": 9, "temperature": 0.5},
+            {"num_ctx": 16384, "temperature": 0},
+            {"num_ctx": 16384, "temperature": 0.5},
+        ]
+
+
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_a_call_in_the_text_is_a_call(size: int) -> None:
     whole = f"I look.\n{LEAKED}"

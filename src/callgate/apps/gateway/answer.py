@@ -18,7 +18,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pydantic_core import from_json
@@ -26,8 +26,8 @@ from pydantic_core import from_json
 from callgate import dialects, formats, protocols
 from callgate.apps.gateway.ask import Ask
 from callgate.apps.gateway.client import Client
-from callgate.apps.gateway.crossing import alone, cross, forces
-from callgate.apps.gateway.gate import Caller, CallSeen, ProxySettings
+from callgate.apps.gateway.crossing import alone, another, answers, cross, forces
+from callgate.apps.gateway.gate import Caller, ProxySettings, Seen
 from callgate.apps.gateway.judge import Judged
 from callgate.apps.gateway.lane import Lane, Outcome, Reading
 from callgate.apps.gateway.mentions import InPlace
@@ -59,25 +59,6 @@ def machine(dialect: str | Dialect, tools: tuple[ToolSpec, ...]) -> Reader | InP
         found = dialects.get(dialect) if isinstance(dialect, str) else dialect
         return dialects.reader(found.but(calls=()))
     return InPlace(dialects.reader(dialect, tools=tools))
-
-
-@dataclass(slots=True)
-class Seen:
-    """What is known of an exchange so far, for its record."""
-
-    backend: str = ""
-    wire: str = ""
-    protocol: str = ""
-    begun: bool = False
-    """Something of an answer has come: no other backend is asked any more."""
-    first_token: float | None = None
-    finish: str = ""
-    usage: Usage | None = None
-    calls: tuple[CallSeen, ...] = ()
-    failed: tuple[tuple[str, str], ...] = ()
-    """(backend, error) of those that failed before."""
-    mended: Counter[str] = field(default_factory=Counter)
-    retries: int = 0
 
 
 class Broken(ProviderError):
@@ -272,8 +253,34 @@ class Answer:
     # --- any other backend, or another way of asking --------------------------------------------------------------
 
     async def _written(self, provider: Provider, protocol: str) -> None:
-        reading = self._reading(None, rescue=protocol == "native")
-        first = _Written(self, reading, self.shape.writer(self.ask, self.head))
+        number, several, asked = answers(self.ask.request), self.shape.several, self._asked
+        if several is None or number == 1:
+            writer = self.shape.writer(self.ask, self.head)
+            outcome, reply = await self._one(provider, protocol, writer)
+            self._record([outcome])
+            await self._send(writer, outcome, reply)
+            return
+        values: list[Value] = []
+        for n in range(number):
+            writer = several.writer(self.ask, self.head, choice=n, of=number)
+            self._asked = another(asked, n)
+            outcome, reply = await self._one(provider, protocol, writer)
+            self._record([outcome])
+            self._lost.append(reply.usage or {})
+            if self.ask.stream:
+                await self.client.write(writer.end(outcome, reply.raw_finish))
+            else:
+                values.append(self.shape.whole(self.ask, self.head, outcome, reply))
+        self.seen.usage = outcome.usage
+        if self.ask.stream:
+            await self.client.end()
+        else:
+            self._headers()
+            await self.client.answer(200, several.joined(values))
+
+    async def _one(self, provider: Provider, protocol: str, writer: Writer) -> tuple[Outcome, Reply]:
+        """One answer, but for its end."""
+        first = _Written(self, self._reading(None, rescue=protocol == "native"), writer)
         reply = await self._turn(self._asking(protocol, self.ask.request.messages), provider, first)
         if reply.finish == "error" or (reply.finish == "interrupted" and reply.raw_finish is None):
             raise Broken(reply.error or "the stream ended before the answer did")
@@ -285,8 +292,7 @@ class Answer:
         outcome = await self._settle(lane, provider, reply)
         if lane.holds_text and outcome.content is None:
             outcome.content = reply.content
-        self._record([outcome])
-        await self._send(first.writer, outcome, reply)
+        return outcome, reply
 
     async def _send(self, writer: Writer, outcome: Outcome, reply: Reply) -> None:
         if self.ask.stream:

@@ -29,6 +29,8 @@ _EFFORTS = ((4096, "low"), (16_384, "medium"))
 """Tokens of thinking -> the effort that is nearest, for APIs that know no budget."""
 _PARTS = frozenset({"text", "image_url", "file"})
 """Parts that every API can say, each with one field of its own name."""
+MOST_ANSWERS = 16
+"""To one request, where a backend gives only one and is asked again and again."""
 _CANNOT_FORCE = frozenset({"ollama"})
 """APIs without a word for `tool_choice` and for one call at a time: their answers are checked, and asked for again."""
 
@@ -40,6 +42,20 @@ class Crossed:
     request: Request
     dropped: tuple[str, ...] = ()
     """Fields that it has no word for."""
+
+
+def answers(request: Request) -> int:
+    """How many answers are wanted."""
+    number = request.options.get("n")
+    return number if isinstance(number, int) and number > 1 else 1
+
+
+def another(request: Request, number: int) -> Request:
+    """The request for one more answer: with a seed of its own, or all would be the same."""
+    seed = request.options.get("seed")
+    if not number or not isinstance(seed, int):
+        return request
+    return replace(request, options={**request.options, "seed": seed + number})
 
 
 def forces(wire: str) -> bool:
@@ -58,9 +74,9 @@ def cross(request: Request, shape: str, wire: str) -> Crossed:
 
     Raises InvalidRequest for what would give the client another kind of answer than it reads.
     """
-    number = request.options.get("n")
-    if isinstance(number, int) and number > 1:
-        raise InvalidRequest("n", "only 1 is possible with this backend, or with this way of asking for calls")
+    number = answers(request)
+    if number > (MOST_ANSWERS if shape == "openai" else 1):
+        raise InvalidRequest("n", f"at most {MOST_ANSWERS} with this backend, which is asked for one after the other")
     options = dict(request.options)
     options.pop("n", None)
     extra, dropped = (request.extra, []) if wire == shape else _extra(request.extra, wire)

@@ -22,11 +22,11 @@ from typing import cast
 
 from pydantic_core import from_json
 
-from callgate.apps.gateway.answer import Answer, Broken, Seen
+from callgate.apps.gateway.answer import Answer, Broken
 from callgate.apps.gateway.ask import Ask
 from callgate.apps.gateway.client import Client, Receive, Scope, Send
 from callgate.apps.gateway.failures import failure_of, passes_on
-from callgate.apps.gateway.gate import CALLER, RECORD_ID, Caller, ExchangeRecord, Gate
+from callgate.apps.gateway.gate import CALLER, RECORD_ID, Caller, ExchangeRecord, Gate, Seen
 from callgate.apps.gateway.refusals import Refusal
 from callgate.apps.gateway.shapes import Failure, Shape, Value
 from callgate.errors import CallgateError, InvalidRequest

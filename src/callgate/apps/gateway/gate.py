@@ -6,6 +6,7 @@ Law: every exchange that began ends in exactly one record, whatever became of it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -15,6 +16,7 @@ from callgate.types import EMPTY, Principal
 if TYPE_CHECKING:
     from callgate.apps.gateway.backends import Backends
     from callgate.policy import Rule
+    from callgate.types import Usage
 
 CALLER = "callgate.caller"
 """The key of an ASGI scope under which the `Caller` stands; without one anybody may ask for anything."""
@@ -129,6 +131,25 @@ class ExchangeRecord:
     """The class of the error that ended it ("Overloaded", "EndedEarly", "Disconnected", …); None: it ended well."""
     backend_errors: tuple[tuple[str, str], ...] = ()
     """(backend, class of the error) of those that failed before another one answered."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known of an exchange so far, for its record."""
+
+    backend: str = ""
+    wire: str = ""
+    protocol: str = ""
+    begun: bool = False
+    """Something of an answer has come: no other backend is asked any more."""
+    first_token: float | None = None
+    finish: str = ""
+    usage: Usage | None = None
+    calls: tuple[CallSeen, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    """(backend, error) of those that failed before."""
+    mended: Counter[str] = field(default_factory=Counter)
+    retries: int = 0
 
 
 Sink: TypeAlias = Callable[[ExchangeRecord], None]

@@ -10,7 +10,7 @@ To add a shape: one file with a class that has the members of `Shape`, and its p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -112,6 +112,18 @@ class Writer(Protocol):
         ...
 
 
+class Several(Protocol):
+    """An API that knows several answers to one request (`n`)."""
+
+    def writer(self, ask: Ask, head: Head, *, choice: int, of: int) -> Writer:
+        """Writes one of so many answers, which come one after the other; the last one ends the stream."""
+        ...
+
+    def joined(self, values: Sequence[Value]) -> Value:
+        """Their whole answers as one."""
+        ...
+
+
 class Shape(Protocol):
     """One API that clients speak."""
 
@@ -122,6 +134,8 @@ class Shape(Protocol):
     """Where such a backend is asked; "": where it is asked for chats."""
     media: str
     """The content type of a stream."""
+    several: Several | None
+    """None: a request has one answer."""
 
     def load(self, body: Body, owner: str = "") -> Ask:
         """What is asked, and by whom. Raises InvalidRequest."""

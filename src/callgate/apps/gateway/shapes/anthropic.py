@@ -20,6 +20,7 @@ name = "anthropic"
 wire = "anthropic"
 path = ""
 media = "text/event-stream; charset=utf-8"
+several = None
 
 KINDS: Mapping[str, str] = {
     "invalid_request": "invalid_request_error",

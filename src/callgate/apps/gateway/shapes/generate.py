@@ -25,6 +25,7 @@ __all__ = [
     "media",
     "name",
     "path",
+    "several",
     "whole",
     "wire",
     "writer",
@@ -34,6 +35,7 @@ name = "generate"
 wire = "ollama"
 path = "/api/generate"
 media = "application/x-ndjson"
+several = None
 
 
 def load(body: Body, owner: str = "") -> Ask:

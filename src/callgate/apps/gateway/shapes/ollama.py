@@ -34,6 +34,7 @@ __all__ = [
     "media",
     "name",
     "path",
+    "several",
     "whole",
     "wire",
     "writer",
@@ -43,6 +44,7 @@ name = "ollama"
 wire = "ollama"
 path = ""
 media = "application/x-ndjson"
+several = None
 
 
 def load(body: Body, owner: str = "") -> Ask:

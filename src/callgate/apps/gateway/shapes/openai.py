@@ -6,12 +6,12 @@ Law: a record of a backend of the same API goes on as it came, with only what wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from callgate.apps.gateway.ask import Ask, Body, ask_of
 from callgate.apps.gateway.lane import Outcome
 from callgate.apps.gateway.shapes import Failure, Head, Make, Value
-from callgate.apps.gateway.shapes._openai_calls import call_entry
+from callgate.apps.gateway.shapes._openai_calls import call_entry, dict_of, list_of
 from callgate.apps.gateway.shapes._openai_edit import Editor
 from callgate.apps.gateway.shapes._openai_records import dumps, finish_word, sse
 from callgate.formats import openai as api
@@ -60,7 +60,10 @@ def editor(ask: Ask, make: Make, *, observe: bool = False) -> Editor:
 class Writer:
     """Writes the chunks of one answer."""
 
-    def __init__(self, ask: Ask, head: Head) -> None:
+    def __init__(self, ask: Ask, head: Head, *, choice: int = 0, last: bool = True) -> None:
+        """`last`: with its end the stream is over."""
+        self._choice = choice
+        self._last = last
         self._head: Value = {
             "id": f"chatcmpl-{head.id}",
             "object": api.CHUNK,
@@ -74,13 +77,15 @@ class Writer:
 
     def start(self) -> bytes:
         """The role: the first byte does not wait for the first token."""
-        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        return sse(dumps({**self._head, "choices": [choice]}))
+        return _frame(self._chunk({"role": "assistant", "content": ""}))
 
     def feed(self, deltas: list[Delta]) -> bytes:
         """Text, reasoning and live calls."""
         self._begun.update(delta.index for delta in deltas if isinstance(delta, CallDelta))
-        return b"".join(map(_frame, self._dumper.feed(deltas)))
+        records = self._dumper.feed(deltas)
+        if self._choice:
+            records = [_of_choice(record, self._choice) for record in records]
+        return b"".join(map(_frame, records))
 
     def end(self, outcome: Outcome, raw: str | None) -> bytes:
         """The calls, the finish, the end of the stream."""
@@ -92,15 +97,37 @@ class Writer:
                 records.append(self._chunk({"tool_calls": [call_entry(number, call)]}))
         last = self._chunk({}, finish_word(outcome, raw))
         records.append(last)
-        if self._usage:
+        if self._usage and self._last:
             last = {**self._head, "choices": [], "usage": api.dump_usage(outcome.usage or {})}
             records.append(last)
         if note := outcome.note():
             last["callgate"] = note
-        return b"".join(map(_frame, records)) + api.END
+        return b"".join(map(_frame, records)) + (api.END if self._last else b"")
 
     def _chunk(self, delta: Value, finish: str | None = None) -> Value:
-        return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        return {**self._head, "choices": [{"index": self._choice, "delta": delta, "finish_reason": finish}]}
+
+
+def _of_choice(record: Mapping[str, object], choice: int) -> Value:
+    return {**record, "choices": [{**dict_of(entry), "index": choice} for entry in list_of(record.get("choices"))]}
+
+
+class _Several:
+    """`n` answers."""
+
+    def writer(self, ask: Ask, head: Head, *, choice: int, of: int) -> Writer:
+        """Writes one of them."""
+        return Writer(ask, head, choice=choice, last=choice == of - 1)
+
+    def joined(self, values: Sequence[Value]) -> Value:
+        """The last one, which has counted all tokens, with the choices of all."""
+        numbered = [_of_choice(value, choice) for choice, value in enumerate(values)]
+        notes = {f"choice {n}": value["callgate"] for n, value in enumerate(values) if "callgate" in value}
+        out = {**values[-1], "choices": [entry for value in numbered for entry in list_of(value["choices"])]}
+        return {**out, "callgate": notes} if notes else out
+
+
+several = _Several()
 
 
 def _frame(value: Mapping[str, object]) -> bytes:

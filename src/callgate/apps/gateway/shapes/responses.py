@@ -73,6 +73,7 @@ class Responses:
     """No backend's events are edited: every answer is written anew, also that of a backend of this API."""
     path = ""
     media = "text/event-stream; charset=utf-8"
+    several = None
 
     def __init__(self, limit: int) -> None:
         self.kept = Kept(limit)
