@@ -100,7 +100,8 @@ def test_a_context_that_the_gateway_was_told_stands_in_every_request_that_names_
         post(g, options={"num_ctx": 9})
         httpx.post(f"{g.url}/v1/chat/completions", json={"model": "m", "messages": HI, "temperature": 0})
         httpx.post(f"{g.url}/api/generate", json={"model": "m", "prompt": "hi"})
-        assert [asked["options"] for asked in g.asked] == [
+        chats = [asked.json for asked in g.backend.asked if asked.path in ("/api/chat", "/api/generate")]
+        assert [chat["options"] for chat in chats] == [
             {"num_ctx": 16384, "temperature": 0.5},
             {"num_ctx": 9, "temperature": 0.5},
             {"num_ctx": 16384, "temperature": 0},
