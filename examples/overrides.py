@@ -41,3 +41,6 @@ print([request.tool_choice for request in other.requests])
 strict = agent.run_sync("?", model=Replay([looking("x"), "Then not."]), policy=[at_night])
 print(strict.calls[0].result.content)
 print(agent.run_sync("?").text)
+
+several = Agent(["http://127.0.0.1:9/v1#gone", Replay(["The second one answers."])])
+print(several.run_sync("?").text)

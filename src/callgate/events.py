@@ -109,6 +109,15 @@ class ProtocolChanged:
 
 
 @dataclass(slots=True, frozen=True)
+class ModelChanged:
+    """The run asks the next one of its models from now on: nothing had come of the answer."""
+
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
 class Routed:
     """Which tools were picked, by which chooser, with what confidence (0 to 1, None if it has none)."""
 
@@ -149,6 +158,7 @@ Event: TypeAlias = (
     | CallFinished
     | Retrying
     | ProtocolChanged
+    | ModelChanged
     | Routed
     | TurnFinished
     | RunFinished
@@ -172,6 +182,7 @@ NAMES: dict[str, type[Any]] = {
     "call_finished": CallFinished,
     "retrying": Retrying,
     "protocol_changed": ProtocolChanged,
+    "model_changed": ModelChanged,
     "routed": Routed,
     "turn_finished": TurnFinished,
     "run_finished": RunFinished,

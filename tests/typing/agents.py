@@ -217,6 +217,6 @@ def approvers() -> None:
     Agent(Replay([]), approve=lambda call: call.name == "x")
     approve: Approve = ask
     Agent(Replay([]), approve=approve)
-    Agent(Replay([]), on_event=print)
+    Agent([Replay([]), "ollama:qwen3"], on_event=print)
     watch: Callable[[Event], Awaitable[None] | None] = print
     Agent(Replay([]), on_event=watch)

@@ -23,6 +23,7 @@ from callgate.agent._instructions import checked_instructions
 from callgate.agent._request import (
     AgentOptions,
     HistoryProcessor,
+    Models,
     OnEvent,
     Overrides,
     Prompt,
@@ -31,6 +32,7 @@ from callgate.agent._request import (
     RunOptions,
     RunRequest,
     checked_approve,
+    opened,
 )
 from callgate.agent._result import RunResult
 from callgate.agent._runner import Runner
@@ -82,7 +84,8 @@ Answers: TypeAlias = "Mapping[str, object] | None"
 class Agent(Generic[Deps, Out]):
     """Runs a model with tools.
 
-    `model` is "local", "ollama:NAME", "openai:NAME", "http://host/v1#NAME" or a provider; `tools` are functions,
+    `model` is "local", "ollama:NAME", "openai:NAME", "http://host/v1#NAME" or a provider, or a list of these: the run
+    goes on with the next one when one fails before anything of its answer came. `tools` are functions,
     `Tool`s, toolboxes or JSON descriptions. `instructions` are a text, a function of the run's `ToolContext` that
     gives one, or several of these. `output` is the type of every final answer, `deps_type` that of `run(…,
     deps=…)`. Rules of `policy` come on top of those that are always there. `ledger` is "memory", "sqlite:PATH" or
@@ -98,7 +101,7 @@ class Agent(Generic[Deps, Out]):
     @overload
     def __init__(
         self,
-        model: str | Provider,
+        model: Models,
         tools: Iterable[ToolLike] | ToolLike | None = (),
         *,
         output: None = None,
@@ -107,7 +110,7 @@ class Agent(Generic[Deps, Out]):
     @overload
     def __init__(
         self,
-        model: str | Provider,
+        model: Models,
         tools: Iterable[ToolLike] | ToolLike | None = (),
         *,
         output: OutputType[Out],
@@ -116,7 +119,7 @@ class Agent(Generic[Deps, Out]):
     @overload
     def __init__(
         self,
-        model: str | Provider,
+        model: Models,
         tools: Iterable[ToolLike] | ToolLike | None = (),
         *,
         output: object,
@@ -124,7 +127,7 @@ class Agent(Generic[Deps, Out]):
     ) -> None: ...
     def __init__(
         self,
-        model: str | Provider,
+        model: Models,
         tools: Iterable[ToolLike] | ToolLike | None = (),
         *,
         output: object = None,
@@ -145,11 +148,13 @@ class Agent(Generic[Deps, Out]):
         limits: Limits | None = None,
         **named: Any,
     ) -> None:
+        first, *others = opened(model, providers.open)
         waits = "run_timeout" in named
         limits = limits_of(limits, named)
         self._form = Form.of(output)
         self._setup = Setup(
-            provider=providers.open(model),
+            provider=first,
+            others=tuple(others),
             toolbox=as_toolbox(tools),
             policy=gate.combine(policy),
             limits=limits,
@@ -173,7 +178,7 @@ class Agent(Generic[Deps, Out]):
 
     @property
     def provider(self) -> Provider:
-        """Who answers."""
+        """Who answers; of several models the first."""
         return self._setup.provider
 
     @property
@@ -335,7 +340,8 @@ class Agent(Generic[Deps, Out]):
 
     async def aclose(self) -> None:
         """Gives back connections and files. The agent may not be used after it."""
-        await self.provider.aclose()
+        for provider in (self._setup.provider, *self._setup.others):
+            await provider.aclose()
         await self._runner.aclose()
 
     async def __aenter__(self) -> Agent[Deps, Out]:
@@ -364,4 +370,4 @@ class Agent(Generic[Deps, Out]):
 
     def _opened(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         model = options.get("model")
-        return {**options, "model": self._runner.open(model)} if model is not None else options
+        return {**options, "model": opened(model, self._runner.open)} if model is not None else options

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from callgate import protocols
-from callgate.run.inputs import RunConfig
+from callgate.run.inputs import ModelChoice, RunConfig
 from callgate.schema.compiled import CompiledSchema
 from callgate.types import Message, ModelInfo, Principal, ToolSpec
 
@@ -29,31 +29,34 @@ class Known:
     info: ModelInfo
     principal: Principal | None
     instructions: str
-    refusal: Refusal | None
+    refusals: Mapping[tuple[str, str], Refusal]
+    """What the servers refused of earlier runs."""
     recent: Callable[[str, float], int]
+    others: tuple[ModelInfo, ...] = ()
 
 
 def config_of(setup: Setup, known: Known, tools: Collection[str]) -> RunConfig:
     """What the run is given. `tools`: the names of those that it may use."""
-    info, limits, toolbox = known.info, setup.limits, setup.toolbox
+    limits, toolbox = setup.limits, setup.toolbox
     specs = tuple(spec for spec in toolbox.specs if spec.name in tools)
     wanted, own = setup.protocol_name, setup.own_dialects
-    refusal = known.refusal if wanted == "auto" else None
+    first, *others = (_choice(setup, info, specs, known.refusals) for info in (known.info, *known.others))
     return RunConfig(
         run_id=known.run_id,
-        info=info,
-        protocol=protocols.choose(info, specs, refusal.protocol if refusal is not None else wanted, own),
+        info=first.info,
+        protocol=first.protocol,
+        others=tuple(others),
         tools=specs,
         instructions=known.instructions,
         options=setup.options,
-        dialect=setup.dialect_name or info.dialect,
+        dialect=first.dialect,
         own_dialects=own,
         rules=setup.rules,
         principal=known.principal,
         retries=limits.retries,
         max_result=setup.executor.max_result,
         adapt=wanted == "auto",
-        context=limits.max_context or _context_left(info, setup.options),
+        context=first.context,
         summarize=limits.summarize,
         approval_expires=limits.approval_expires,
         tool_choice=setup.tool_choice,
@@ -66,6 +69,17 @@ def config_of(setup: Setup, known: Known, tools: Collection[str]) -> RunConfig:
         recent=known.recent,
         resolve=os.path.realpath,
     )
+
+
+def _choice(
+    setup: Setup, info: ModelInfo, specs: tuple[ToolSpec, ...], refusals: Mapping[tuple[str, str], Refusal]
+) -> ModelChoice:
+    """How this model is asked: as its server allowed in earlier runs."""
+    wanted = setup.protocol_name
+    refusal = refusal_of(info, refusals) if wanted == "auto" else None
+    protocol = protocols.choose(info, specs, refusal.protocol if refusal is not None else wanted, setup.own_dialects)
+    context = setup.limits.max_context or _context_left(info, setup.options)
+    return ModelChoice(info, protocol, setup.dialect_name or info.dialect, context)
 
 
 def load(toolbox: Toolbox, config: RunConfig) -> None:

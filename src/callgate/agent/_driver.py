@@ -185,7 +185,7 @@ class Driver:
             with clock.paused() as go_on:  # a model that is being loaded, or a queue, is nobody's fault
                 if session.runtime.waits:  # but whoever gave the run a time meant all of it
                     go_on()
-                async with session.runtime.provider.stream(send.request) as stream:
+                async with session.runtime.providers[send.model].stream(send.request) as stream:
                     async for given in stream:
                         deltas = size.take(given)
                         if deltas and not begun:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 from callgate.agent._instructions import Instructions, checked_instructions
 from callgate.errors import ConfigError
@@ -39,6 +39,8 @@ OnEvent: TypeAlias = Callable[[Event], object] | Callable[[Event, str], object]
 """`f(event)` or `f(event, run_id)`: sees every event of every run, as it is shown. What it raises is logged."""
 
 
+Models: TypeAlias = "str | Provider | Sequence[str | Provider]"
+"""A model, or several: the next one is asked when one fails before anything of its answer came."""
 HistoryProcessor: TypeAlias = "Callable[[tuple[Message, ...]], Iterable[Loose]]"
 """A pure function of the messages of a request, without the instructions; the run itself keeps them all."""
 
@@ -50,7 +52,7 @@ class Overrides(TypedDict, Generic[Deps], total=False):
     """On whose behalf it acts."""
     deps: Deps
     """The application's own things, for tools and instructions."""
-    model: str | Provider
+    model: Models
     options: Mapping[str, object]
     """On top of the agent's, by name."""
     instructions: Instructions[Deps]
@@ -186,7 +188,8 @@ def changed_setup(setup: Setup, given: Mapping[str, Any]) -> Setup:
     if "instructions" in changes:
         changes["instructions"] = checked_instructions(changes["instructions"])
     if "model" in changes:
-        changes["provider"] = changes.pop("model")
+        changes["provider"], *others = changes.pop("model")
+        changes["others"] = tuple(others)
     return setup.changed(**changes)
 
 
@@ -217,6 +220,15 @@ def _deps(setup: Setup, given: Mapping[str, Any]) -> object:
     if not fits:
         raise ConfigError(f"deps: a {name} is needed (deps_type), not {type(deps).__name__}")
     return deps
+
+
+def opened(models: Models, open: Callable[[str | Provider], Provider]) -> list[Provider]:
+    """The providers of one model or several, in their order. Raises ConfigError for no model at all."""
+    if not isinstance(models, (list, tuple)):
+        return [open(cast("str | Provider", models))]
+    if not models:
+        raise ConfigError("model: a list of models needs one at least")
+    return [open(model) for model in models]
 
 
 def messages_of(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:

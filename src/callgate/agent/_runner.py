@@ -29,6 +29,7 @@ from callgate.agent._result import RunResult, result_of
 from callgate.agent._scheduler import scheduler
 from callgate.agent._session import Refusal, Runtime, Session, within
 from callgate.agent._sessions import conversation_of, going_on, last_run
+from callgate.agent._setup import Setup
 from callgate.agent._shield import in_thread
 from callgate.agent._starts import Starts
 from callgate.agent._stop import StopSignal
@@ -192,7 +193,8 @@ class Runner:
             if stream is not None:
                 stream.finished(result)
         if session.refusal is not None and result.ok:  # the server's word, and what came instead did work
-            self._refusals[config.info.provider, config.info.name] = session.refusal
+            info, refusal = session.refusal
+            self._refusals[info.provider, info.name] = refusal
         return result
 
     def _remember(self, run_id: str, form: Form) -> None:
@@ -212,7 +214,9 @@ class Runner:
     ) -> RunConfig:
         """The configuration of a run, with its instructions made for it."""
         setup, principal = request.setup, request.principal
-        info = await self._info(request, stop)
+        info, *others = await asyncio.gather(
+            *(self._info(provider, setup, stop) for provider in (setup.provider, *setup.others))
+        )
         context: ToolContext[Any] = ToolContext(principal, run_id, deps=request.deps)
         text = await joined(setup.instructions, context, setup.executor.threads)
         return config_of(
@@ -222,8 +226,9 @@ class Runner:
                 providers.loaded(info, setup.options),
                 principal,
                 text,
-                refusal_of(info, self._refusals),
+                self._refusals,
                 functools.partial(self._starts.recent, principal.id if principal else None),
+                tuple(providers.loaded(other, setup.options) for other in others),
             ),
             setup.toolbox.names if start is None else start.tools,
         )
@@ -232,12 +237,13 @@ class Runner:
         self, request: RunRequest | ResumeRequest, lease: LeaseKeeper | None, approver: Approver | None = None
     ) -> Runtime:
         setup = request.setup
+        asked = (setup.provider, *setup.others)
         return Runtime(
-            setup.provider,
+            asked,
             setup.executor,
             self.ledger,
             approver or Approver(setup.executor.threads, self.approve),
-            secrets=providers.secrets_of(setup.provider),
+            secrets=[secret for provider in asked for secret in providers.secrets_of(provider)],
             deps=request.deps,
             timeout=setup.limits.run_timeout,
             waits=setup.waits,
@@ -279,9 +285,8 @@ class Runner:
         finally:
             del self._active[run_id]
 
-    async def _info(self, request: RunRequest | ResumeRequest, stop: StopSignal) -> ModelInfo:
+    async def _info(self, provider: Provider, setup: Setup, stop: StopSignal) -> ModelInfo:
         """What the provider tells of the model. If it fails now, the request that follows will say so."""
-        setup, provider = request.setup, request.setup.provider
         try:
             if type(provider) not in self._warm:  # an import on the loop would make every run deaf for a quarter second
                 await stop.unless(in_thread(setup.executor.threads, lambda: providers.warm(provider)))

@@ -7,7 +7,7 @@ Law: what a step records is in the ledger before anything that follows from it i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ from callgate.events import CallFinished, Event, ProtocolChanged, RunFinished
 from callgate.limits import DEFAULTS
 from callgate.masking import declared
 from callgate.run.inputs import Broke, Command, End, Failed, Input, Record, Step
-from callgate.types import Entry
+from callgate.types import Entry, ModelInfo
 
 if TYPE_CHECKING:
     from callgate.executor import Executor
@@ -52,7 +52,8 @@ class Refusal:
 class Runtime:
     """What a run is carried out with."""
 
-    provider: Provider
+    providers: Sequence[Provider]
+    """The run's model, and those to go on with."""
     executor: Executor
     ledger: Ledger
     approver: Approver
@@ -92,8 +93,9 @@ class Session:
         """Declared secrets that are known by now: the provider's key, and those in the calls so far."""
         self.broken: str | None = None
         """How the ledger failed; then nothing is written any more."""
-        self.refusal: Refusal | None = None
-        """The last step down that the server itself caused; one that an answer caused is this run's own affair."""
+        self.refusal: tuple[ModelInfo, Refusal] | None = None
+        """The last step down that a server itself caused, and of which model; one that an answer caused is this run's
+        own affair."""
         self._emit = emit
         self._backpressure = backpressure
         self._steps: list[Step] = []
@@ -113,7 +115,8 @@ class Session:
         if isinstance(value, Failed) and (value.status or 400) < 500:  # a 5xx may be over with the next request
             for event in step.events:
                 if isinstance(event, ProtocolChanged):
-                    self.refusal = Refusal(event.before, event.after, event.reason)
+                    refusal = Refusal(event.before, event.after, event.reason)
+                    self.refusal = (self.run.state.config.info, refusal)
         return step
 
     async def follow(self, step: Step, *, wait: bool = True) -> Command | None:

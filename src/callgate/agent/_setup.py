@@ -39,6 +39,8 @@ class Setup:
 
     provider: Provider
     toolbox: Toolbox
+    others: tuple[Provider, ...] = ()
+    """Who answers when the one before fails, in this order."""
     policy: tuple[Rule, ...] = ()
     """The application's rules; they come on top of those that are always there."""
     limits: Limits = DEFAULTS

@@ -81,6 +81,9 @@ def sentence(event: Event) -> str | None:
         case e.ProtocolChanged():
             change = f"protocol changed from {name(event.before)} to {name(event.after)}"
             return f"{change}: {one_line(event.reason, ARGUMENTS_SHOWN)}"
+        case e.ModelChanged():
+            change = f"model changed from {name(event.before)} to {name(event.after)}"
+            return f"{change}: {one_line(event.reason, ARGUMENTS_SHOWN)}"
         case e.Routed():
             sure = f" ({event.confidence:.2f})" if event.confidence is not None else ""
             tools = ", ".join(map(name, event.tools))

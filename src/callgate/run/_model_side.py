@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from callgate import protocols
 from callgate.errors import CallgateError
-from callgate.events import ProtocolChanged, Retrying, Routed, TurnFinished, TurnStarted
+from callgate.events import ModelChanged, ProtocolChanged, Retrying, Routed, TurnFinished, TurnStarted
 from callgate.formats import output_limit
 from callgate.history import History, tokens
 from callgate.policy import check
@@ -167,7 +167,7 @@ class ModelSide:
         data |= {"purpose": query.purpose, **state.totals(), **dump_asking(state.asking)}
         # Before it is sent: a resumed run must count a request whose answer never came (rule 3).
         state.record("request", data)
-        state.command(Send(query.request, delay))
+        state.command(Send(query.request, delay, state.model))
         return None
 
     def _announce(self) -> None:
@@ -272,7 +272,27 @@ class ModelSide:
         if failed.kind == "ContextTooLong" and self._context.shrink(self._state.history):
             self._retrying(failed.error)
             return AskModel()
+        # The next model at once: to wait for a server that is down, or to try it in simpler ways, helps nobody who
+        # named another. Only a request that the server calls wrong is first asked in a simpler way.
+        if failed.kind not in REFUSED and self._next_model(failed.error):
+            return AskModel()
         return self._lost(failed)
+
+    def _next_model(self, reason: str) -> bool:
+        """Goes on with the next of the run's models, if there is one."""
+        state = self._state
+        if state.model >= len(state.config.others):
+            return False
+        before = state.config.info.name
+        state.change_model(state.model + 1)
+        changed = {"before": before, "after": state.config.info.name}
+        data = {"model": state.model, "changed": changed, "protocol": state.protocol, "reason": reason}
+        state.record("protocol", data)
+        state.emit(ModelChanged(before, state.config.info.name, reason))
+        self._config = state.config
+        self._context = Context(state.asking, state.config.context, summarize=state.config.summarize)
+        self._transcript = protocols.Transcript()
+        return True
 
     def _lost(self, failed: Failed, partial: str = "") -> Move | None:
         """No answer came, or only a part: ask again, else step down, else end (rule 2)."""
@@ -290,6 +310,8 @@ class ModelSide:
         # may live.
         if self._blames_the_form(failed) and self._step_down(error, "refused"):
             self._asking.attempts = 0
+            return AskModel()
+        if failed.kind and not partial and self._next_model(error):
             return AskModel()
         # The first failure is mostly the cause, the last one its consequence: both are told.
         if self._asking.last_failure not in ("", error):

@@ -188,7 +188,10 @@ class _Restoring:
         )
 
     def protocol(self, fields: Fields) -> None:
-        """`protocol`: the ladder stepped down."""
+        """`protocol`: the ladder stepped down, or another model is asked."""
+        number = fields.maybe("model", int) or 0
+        if 0 < number <= len(self.state.config.others):  # whoever goes on with the run may have given it fewer
+            self.state.change_model(number)
         if "before" in fields.data:
             own = self.state.config.own_dialects
             self.state.protocol = _as_protocol(fields.get("protocol", str), fields, own)

@@ -7,7 +7,7 @@ Law: the state knows neither side; both take it, write what they found out into 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from callgate.events import Event
@@ -67,6 +67,8 @@ class RunState:
     phase: Phase = "new"
     turn: int = 0
     """Accepted answers so far."""
+    model: int = 0
+    """The model that is asked: 0 the run's own, then those of `RunConfig.others`."""
     requests: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     spent: int = 0
@@ -104,6 +106,15 @@ class RunState:
             if not spec.hidden:
                 state.offer(spec)
         return state
+
+    def change_model(self, number: int) -> None:
+        """Another of its models is asked from now on, in that one's own way."""
+        choice = self.config.others[number - 1]
+        self.config = replace(self.config, info=choice.info, dialect=choice.dialect, context=choice.context)
+        self.model, self.protocol = number, choice.protocol
+        # What was found out about the one before says nothing about this one.
+        self.asking.failures = self.asking.attempts = 0
+        self.asking.budget = None
 
     def offer(self, spec: ToolSpec) -> None:
         """Offers the model one more tool."""

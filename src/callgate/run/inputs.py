@@ -35,12 +35,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, frozen=True)
+class ModelChoice:
+    """A model that a run may go on with, and how it is asked."""
+
+    info: ModelInfo
+    protocol: str
+    dialect: str | None = None
+    context: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class RunConfig:
     """Everything a run is given at its start; the same config and inputs give the same run."""
 
     run_id: str
     info: ModelInfo
     protocol: str = "native"
+    others: tuple[ModelChoice, ...] = ()
+    """Models to go on with, in this order, when one fails before anything of its answer came."""
     tools: tuple[ToolSpec, ...] = ()
     instructions: str = ""
     options: Mapping[str, object] = field(default_factory=lambda: EMPTY)
@@ -249,6 +261,8 @@ class Send:
 
     request: Request
     delay: float = 0.0
+    model: int = 0
+    """Which model: 0 the run's own, then those of `RunConfig.others`."""
 
 
 @dataclass(slots=True, frozen=True)
