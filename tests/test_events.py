@@ -53,6 +53,7 @@ EVENTS = {
     "retrying": st.builds(e.Retrying, NUMBER, TEXT),
     "protocol_changed": st.builds(e.ProtocolChanged, TEXT, TEXT, TEXT),
     "model_changed": st.builds(e.ModelChanged, TEXT, TEXT, TEXT),
+    "text_checked": st.builds(e.TextChecked, TEXT, TEXT, TEXT, TEXT),
     "routed": st.builds(e.Routed, TEXT, st.lists(TEXT, max_size=3).map(tuple), SECONDS),
     "turn_finished": st.builds(e.TurnFinished, NUMBER, FINISH, SECONDS),
     "run_finished": st.builds(e.RunFinished, st.just("answered"), TEXT, st.none() | TEXT, USAGE),

@@ -118,6 +118,19 @@ class ModelChanged:
 
 
 @dataclass(slots=True, frozen=True)
+class TextChecked:
+    """The application looked at the prompt or the answer (`what`). Text of an answer that was shown before and that is
+    changed, refused or asked for again is void."""
+
+    what: str
+    decision: str
+    """"accepted", "changed", "refused" or "asked_again"."""
+    reason: str = ""
+    text: str = ""
+    """What stands in its place, if it was changed."""
+
+
+@dataclass(slots=True, frozen=True)
 class Routed:
     """Which tools were picked, by which chooser, with what confidence (0 to 1, None if it has none)."""
 
@@ -159,6 +172,7 @@ Event: TypeAlias = (
     | Retrying
     | ProtocolChanged
     | ModelChanged
+    | TextChecked
     | Routed
     | TurnFinished
     | RunFinished
@@ -183,6 +197,7 @@ NAMES: dict[str, type[Any]] = {
     "retrying": Retrying,
     "protocol_changed": ProtocolChanged,
     "model_changed": ModelChanged,
+    "text_checked": TextChecked,
     "routed": Routed,
     "turn_finished": TurnFinished,
     "run_finished": RunFinished,

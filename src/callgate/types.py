@@ -73,6 +73,7 @@ RunReason: TypeAlias = Literal[
     "call_limit",
     "repetition",
     "cancelled",
+    "refused",
     "output_invalid",
     "provider_error",
 ]

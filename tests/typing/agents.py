@@ -23,10 +23,12 @@ from callgate import (
     Tool,
     ToolCall,
     ToolContext,
+    ToolResult,
     read,
     tool,
 )
 from callgate.agent import AgentApp, Approve, RunOptions, Stream, SyncStream
+from callgate.checks import AskAgain, Change, Decision, Refuse
 from callgate.dialects import Calls, Dialect, JsonArgs, Region
 from callgate.errors import ToolRetry
 from callgate.events import Event
@@ -211,10 +213,23 @@ async def ask_later(call: ToolCall, pending: Pending) -> Answer:
     return Answer(pending.rule == "approval", by=call.name)
 
 
+def check(text: str) -> Decision:
+    return Change(text)
+
+
+async def check_later(text: str, context: ToolContext[Any]) -> Decision:
+    return Refuse(text) if context.run_id else AskAgain(text)
+
+
+def transform(call: ToolCall, result: ToolResult) -> ToolResult | None:
+    return result if call.name == "x" else None
+
+
 def approvers() -> None:
     Agent(Replay([]), approve=ask)
     Agent(Replay([]), approve=ask_later)
     Agent(Replay([]), approve=lambda call: call.name == "x")
+    Agent(Replay([]), check_prompt=check, check_answer=check_later, on_result=transform)
     approve: Approve = ask
     Agent(Replay([]), approve=approve)
     Agent([Replay([]), "ollama:qwen3"], on_event=print)

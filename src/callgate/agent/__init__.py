@@ -17,6 +17,7 @@ from callgate import policy as gate
 from callgate import providers
 from callgate.agent._approver import Approve
 from callgate.agent._asgi import AgentApp, Prepare
+from callgate.agent._checks import Check, Checks, OnResult
 from callgate.agent._dialects import known_dialect
 from callgate.agent._form import Form
 from callgate.agent._instructions import checked_instructions
@@ -94,8 +95,10 @@ class Agent(Generic[Deps, Out]):
     about calls; without it a run that has to ask ends as `waiting`. `tool_choice` ("required", "none", a tool's
     name) holds for the first turn; `parallel=False` allows one call in an answer; `too_many="refuse"` ends a run
     whose model asks for too many reads at once, instead of running the first ones. `on_event(event)` sees the
-    events of all runs. `limits` are those of `callgate.limits`; each is a keyword as well: `max_turns=6,
-    tool_timeout=30, run_timeout=120`. Raises ConfigError for whatever cannot be.
+    events of all runs. `check_prompt(text)` and `check_answer(text)` look at prompts and final answers before they
+    count (`callgate.checks`), `on_result(call, result)` at what tools returned. `limits` are those of
+    `callgate.limits`; each is a keyword as well: `max_turns=6, tool_timeout=30, run_timeout=120`.
+    Raises ConfigError for whatever cannot be.
     """
 
     @overload
@@ -145,6 +148,9 @@ class Agent(Generic[Deps, Out]):
         stop_after: str | Iterable[str] = (),
         on_event: OnEvent | None = None,
         history_processor: HistoryProcessor | None = None,
+        check_prompt: Check | None = None,
+        check_answer: Check | None = None,
+        on_result: OnResult | None = None,
         limits: Limits | None = None,
         **named: Any,
     ) -> None:
@@ -169,6 +175,7 @@ class Agent(Generic[Deps, Out]):
             dialect=known_dialect(dialect),
             deps_type=deps_type,
             process=history_processor,
+            checks=Checks(check_prompt, check_answer, on_result),
         ).check_rules()
         if on_event is not None and not callable(on_event):
             raise ConfigError(f"on_event: a function of the event is needed, not {on_event!r}")

@@ -98,7 +98,8 @@ class CallSide:
         """What the application brings for a call that it carried out itself: what it returned, or an exception."""
         executor = self._runtime.executor
         # In a thread: a large value takes long enough to be noticed by the other runs of this loop.
-        return await in_thread(executor.threads, lambda: executor.rendered(call, self._caller, value))
+        result = await in_thread(executor.threads, lambda: executor.rendered(call, self._caller, value))
+        return await self._runtime.checks.transformed(call, result, executor)
 
     async def look_up(self, command: LookUp) -> Step:
         """Finds out how started writes ended; what nobody knows stays unknown."""
@@ -110,6 +111,8 @@ class CallSide:
             known = await self._settled_late(started) or await self._runtime.executor.look_up(
                 call, self._caller, run.key_of(started)
             )
+            if known is not None:
+                known = await self._runtime.checks.transformed(call, known, self._runtime.executor)
             result = replace(known or unknown_outcome(call), call_id=call.id)
             following = await self._session.follow(
                 self._session.tell(Ran(call.id, result, 0.0, self._session.clock.now))
@@ -182,6 +185,8 @@ class CallSide:
         start = self._starts.pop(call.id, None)
         if start is not None and seconds is None:
             self._runtime.starts.give_back(start)
+        if seconds is not None:  # what did not run has no result of the tool's
+            result = await self._runtime.checks.transformed(call, result, self._runtime.executor)
         step = self._contested.pop(call.id, None) or session.tell(self._end_of(call, result, seconds))
         self._following = await session.follow(step, wait=False)
         # Nothing can be recorded any more, so nothing more may start; what runs is stopped.
@@ -195,14 +200,18 @@ class CallSide:
 
     def on_late(self, call: ToolCall, result: ToolResult) -> None:
         """The ledger learns how an abandoned write ended after all, and the run, if it still goes on."""
+        # Without the lease's fence: the run may have ended or be somebody else's by now, and a settlement is no step of
+        # it.
+        task = asyncio.ensure_future(self._settle_late(call, result))
+        LATE.add(task)
+        task.add_done_callback(_late_done)
+
+    async def _settle_late(self, call: ToolCall, result: ToolResult) -> None:
+        result = await self._runtime.checks.transformed(call, result, self._runtime.executor)
         self._session.tell(Settled(call.id, result, self._session.clock.now))
         data = {"call_id": call.id, "result": dump_event(result), "by": "late"}
         entry = Entry("call_settled", data)
-        # Without the lease's fence: the run may have ended or be somebody else's by now, and a settlement is no step of
-        # it.
-        task = asyncio.ensure_future(self._runtime.ledger.append(self._session.run.config.run_id, [entry]))
-        LATE.add(task)
-        task.add_done_callback(_late_done)
+        await self._runtime.ledger.append(self._session.run.config.run_id, [entry])
 
     # --- writes of other runs -------------------------------------------------------------------------------------
 

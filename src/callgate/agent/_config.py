@@ -65,6 +65,7 @@ def config_of(setup: Setup, known: Known, tools: Collection[str]) -> RunConfig:
         external=frozenset(tool.name for tool in toolbox if tool.function is None),
         stop_after=setup.stop_after,
         process=setup.process,
+        checks=setup.checks.names,
         compile=lambda spec: toolbox[spec.name].compiled if spec.name in toolbox else _compiled(spec),
         recent=known.recent,
         resolve=os.path.realpath,

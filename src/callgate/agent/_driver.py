@@ -46,7 +46,9 @@ from callgate.run.inputs import (
     AskPerson,
     Broke,
     Cancelled,
+    CheckText,
     Command,
+    Decided,
     Execute,
     Failed,
     LookUp,
@@ -57,6 +59,7 @@ from callgate.run.inputs import (
     Supplied,
     Tick,
 )
+from callgate.tools import ToolContext
 from callgate.types import Finish
 
 if TYPE_CHECKING:
@@ -166,6 +169,8 @@ class Driver:
         match command:
             case Send():
                 return await self._send(command)
+            case CheckText():
+                return await self._check(command)
             case Execute():
                 return await self._calls.execute(command)
             case LookUp():
@@ -207,6 +212,14 @@ class Driver:
                 return session.tell(failed(error, clock.now))
             return session.tell(Received([Finish("error", error=text_of(error))], clock.now))
         return session.tell(Received([Finish("interrupted", error="the stream ended without its end")], clock.now))
+
+    async def _check(self, command: CheckText) -> Step:
+        """Has the application look at a text."""
+        session, config = self._session, self.run.config
+        context: ToolContext[Any] = ToolContext(config.principal, config.run_id, deps=session.runtime.deps)
+        runtime = session.runtime
+        decision = await runtime.checks.decide(command.what, command.text, context, runtime.executor)
+        return session.tell(Decided(command.what, decision, self._clock.now))
 
     async def _ask(self, command: AskPerson) -> Step:
         """Lets people decide; without anybody to ask, the run waits in the ledger. The run's clock stands still."""

@@ -22,6 +22,7 @@ from callgate.types import EXTERNAL, Entry, Message, Part, Principal
 
 if TYPE_CHECKING:
     from callgate.agent._approver import Approve
+    from callgate.agent._checks import Check, OnResult
     from callgate.agent._form import Form
     from callgate.agent._setup import Policy, Setup, TooMany
     from callgate.dialects import Dialect
@@ -81,6 +82,12 @@ class AgentOptions(LimitOverrides, Generic[Deps], total=False):
     stop_after: str | Iterable[str]
     """Tools whose result is the answer: the run ends with it."""
     on_event: OnEvent | None
+    check_prompt: Check | None
+    """Looks at each prompt before it is sent."""
+    check_answer: Check | None
+    """Looks at each final answer before it counts."""
+    on_result: OnResult | None
+    """Makes of a tool's result what the model and the caller see."""
     history_processor: HistoryProcessor | None
     """Makes of the messages that would be sent those that are."""
     limits: Limits | None

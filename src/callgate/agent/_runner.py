@@ -245,6 +245,7 @@ class Runner:
             approver or Approver(setup.executor.threads, self.approve),
             secrets=[secret for provider in asked for secret in providers.secrets_of(provider)],
             deps=request.deps,
+            checks=setup.checks,
             timeout=setup.limits.run_timeout,
             waits=setup.waits,
             ledger_timeout=setup.limits.ledger_timeout,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from callgate.agent._approver import Approver
+from callgate.agent._checks import Checks
 from callgate.agent._clock import Clock
 from callgate.agent._starts import Starts
 from callgate.agent._stop import StopSignal
@@ -61,6 +62,7 @@ class Runtime:
     """Declared secrets that are known before anything happens: the keys that the provider sends."""
     deps: object = None
     """The application's own things, for the tools."""
+    checks: Checks = field(default_factory=Checks)
     waited: Mapping[str, float] = field(default_factory=dict)
     """How long the questions of a resumed run stood."""
     timeout: float | None = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from callgate import policy as gate
+from callgate.agent._checks import Checks
 from callgate.agent._dialects import known_protocol, name_of, own_dialects
 from callgate.errors import ConfigError
 from callgate.executor import Executor
@@ -60,6 +61,7 @@ class Setup:
     deps_type: object = None
     process: Callable[[tuple[Message, ...]], Iterable[Loose]] | None = None
     """What is made of the messages of a request before it is sent."""
+    checks: Checks = field(default_factory=Checks)
     protocol_name: str = field(init=False)
     dialect_name: str | None = field(init=False)
     own_dialects: Mapping[str, Dialect] = field(init=False)

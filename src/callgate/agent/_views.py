@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from callgate.events import CallProposed, Event, Retrying, TurnFinished, TurnStarted
+from callgate.events import CallProposed, Event, Retrying, TextChecked, TurnFinished, TurnStarted
 from callgate.liveview import LiveArguments
 from callgate.types import TextDelta
 
@@ -41,6 +41,8 @@ class TextView:
                 self._held.append(text)
             case TurnStarted() | Retrying():
                 self._held = []
+            case TextChecked("answer", decision, _, text) if decision != "accepted":
+                self._held = [text] if text else []
             case TurnFinished(_, finish) if finish.reason != "tool_calls":
                 yield from self._held
                 self._held = []

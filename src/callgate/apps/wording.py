@@ -84,6 +84,9 @@ def sentence(event: Event) -> str | None:
         case e.ModelChanged():
             change = f"model changed from {name(event.before)} to {name(event.after)}"
             return f"{change}: {one_line(event.reason, ARGUMENTS_SHOWN)}"
+        case e.TextChecked() if event.decision != "accepted":
+            why = f": {one_line(event.reason, ARGUMENTS_SHOWN)}" if event.reason else ""
+            return f"the {name(event.what)} was {name(event.decision).replace('_', ' ')}{why}"
         case e.Routed():
             sure = f" ({event.confidence:.2f})" if event.confidence is not None else ""
             tools = ", ".join(map(name, event.tools))

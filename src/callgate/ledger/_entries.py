@@ -30,6 +30,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "message": ("message",),
     "delta_merged": ("deltas",),
     "request": (),
+    "check": ("what", "decision"),
     "turn": (),
     "protocol": (),
     "call_proposed": ("call",),

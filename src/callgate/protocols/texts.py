@@ -232,6 +232,10 @@ REASONS: dict[str, dict[Language, str]] = {
         "en": "A call of {name} is required here, and this is none. Send the call.",
         "zh": "这里必须调用 {name}，而这不是该调用。请发送调用。",
     },
+    "checked": {
+        "en": "This answer is not accepted: {detail}. Send another answer.",
+        "zh": "此回答未被接受：{detail}。请重新回答。",
+    },
     "output": {
         "en": "Your final answer does not fit the schema: {detail}. Send the whole answer again.",
         "zh": "你的最终回答不符合模式：{detail}。请重新发送完整的回答。",

@@ -28,6 +28,7 @@ from callgate.run import _journal as journal
 from callgate.run._batch import settle_write
 from callgate.run._calls import Calls
 from callgate.run._check import Checker
+from callgate.run._checking import asked_about_prompt, prompt_decided
 from callgate.run._model_side import ModelSide
 from callgate.run._restore import Beginning, restored
 from callgate.run._state import AskModel, EndRun, Move, Phase, Proposed, RunState, Unusable
@@ -40,8 +41,10 @@ from callgate.run.inputs import (
     Broke,
     CallInput,
     Cancelled,
+    CheckText,
     Command,
     Contested,
+    Decided,
     End,
     Execute,
     Failed,
@@ -72,9 +75,11 @@ __all__ = [
     "Beginning",
     "Broke",
     "Cancelled",
+    "CheckText",
     "Command",
     "Contested",
     "Conversation",
+    "Decided",
     "End",
     "Execute",
     "Failed",
@@ -211,7 +216,8 @@ class Run:
         state.totals()  # the notes stand in the first entry
         state.record("run_started", journal.started(self.config, state.history), durable=True)
         state.emit(RunStarted(self.config.run_id, self.config.info.name, state.protocol))
-        self._follow(AskModel())
+        if not asked_about_prompt(state):
+            self._follow(AskModel())
         return state.step
 
     def receive(self, value: Input) -> Step:
@@ -235,6 +241,8 @@ class Run:
                 return self.model.received(deltas)
             case Failed():
                 return self.model.failed(value)
+            case Decided(what, decision):
+                return prompt_decided(self.state, decision) if what == "prompt" else self.model.checked(decision)
             case Parked():
                 self._park()
             case Tick():
@@ -330,7 +338,7 @@ class Run:
         state.emit(RunStarted(config.run_id, config.info.name, state.protocol, resumed=True))
         state.reason = state.error = None
         if state.phase == "model":
-            return self.model.ask_again()
+            return None if asked_about_prompt(state) else self.model.ask_again()
         state.phase = "calls"
         return self.calls.resume()
 

@@ -5,14 +5,41 @@ Law: that of the room (callgate/run/__init__.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from callgate.history import tokens
 from callgate.masking import DEFAULT
 from callgate.protocols.steps import Query, Turn
 from callgate.run._context import SUM_UP
 from callgate.types import Message, Reply, Request
+
+if TYPE_CHECKING:
+    from callgate.protocols import Transcript
+    from callgate.run.inputs import Failed
+
+SERVER_ERROR = 500
+REFUSED = frozenset({"BadRequest", "ProtocolBroken"})
+"""Failures, beside a 500, that may come from the tools or the schema in a request: servers fall over their own
+parsers. Then a protocol without them is tried."""
+
+
+def blames_the_form(failed: Failed, query: Query | None) -> bool:
+    """Whether the request may have failed because of the tools or the schema in it."""
+    if failed.kind not in REFUSED and failed.status != SERVER_ERROR:
+        return False
+    return query is not None and bool(query.request.tools or query.request.schema)
+
+
+def spent(reply: Reply, query: Query | None, transcript: Transcript) -> int:
+    """The tokens of a request and its answer, estimated where the server does not tell."""
+    if reply.usage:
+        return reply.usage.get("input", 0) + reply.usage.get("output", 0)
+    if query is None:
+        return 0
+    answer = Message("assistant", reply.content, reply.reasoning, tuple(reply.calls))
+    return tokens(answer) + transcript.tokens(query.request.messages)
 
 
 def summary_turn(text: str, options: Mapping[str, object]) -> Turn:
@@ -21,15 +48,6 @@ def summary_turn(text: str, options: Mapping[str, object]) -> Turn:
     reply = yield Query(Request(messages, options=options), visible=False)
     assert isinstance(reply, Reply)
     return reply
-
-
-_FENCE = re.compile(r"\s*```\w*\n(.*?)\n?```\s*", re.DOTALL)
-
-
-def unfenced(text: str) -> str:
-    """A list or a number is read alone, so the fence around it that models like is taken off here."""
-    found = _FENCE.fullmatch(text)
-    return text if found is None or "```" in found[1] else found[1]
 
 
 def spent_thinking(reply: Reply) -> str:

@@ -6,11 +6,13 @@ Law: where a call is demanded, no answer without it ends the run as answered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from callgate.protocols.intentions import announced
 from callgate.protocols.texts import TEXTS, spoken
+from callgate.schema.mending import mend
 from callgate.types import CallDelta, Delta, Reply, TextDelta
 
 if TYPE_CHECKING:
@@ -49,3 +51,28 @@ def text_of(deltas: Sequence[Delta]) -> str:
     return "".join(
         d.text if isinstance(d, TextDelta) else d.arguments for d in deltas if isinstance(d, (TextDelta, CallDelta))
     )
+
+
+_FENCE = re.compile(r"\s*```\w*\n(.*?)\n?```\s*", re.DOTALL)
+
+
+def unfenced(text: str) -> str:
+    """A list or a number is read alone, so the fence around it that models like is taken off here."""
+    found = _FENCE.fullmatch(text)
+    return text if found is None or "```" in found[1] else found[1]
+
+
+def unfit(state: RunState, reply: Reply) -> str | None:
+    """Why the final answer is not of the wanted form; None: it is, and kept as the run's output, or none is wanted."""
+    wanted, accept = state.config.output, state.config.accept
+    if wanted is None:
+        return None
+    # As lenient as for arguments: a fence around the JSON or a trailing comma is no reason for another request.
+    mended = mend(unfenced(reply.content), wanted)
+    if not mended.ok:
+        listed = "; ".join(f"{at or '/'}: {what}" for at, what in mended.errors)
+        return listed or TEXTS["no_json"][spoken(state.history.messages)]
+    refused = accept(mended.value) if accept is not None else None
+    if refused is None:
+        state.output = mended.value
+    return refused

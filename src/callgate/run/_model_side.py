@@ -12,22 +12,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from callgate import protocols
+from callgate.checks import AskAgain, Change, Decision, Refuse
 from callgate.errors import CallgateError
 from callgate.events import ModelChanged, ProtocolChanged, Retrying, Routed, TurnFinished, TurnStarted
 from callgate.formats import output_limit
-from callgate.history import History, tokens
+from callgate.history import History
 from callgate.policy import check
 from callgate.protocols.steps import Chosen, Query, Turn
 from callgate.protocols.texts import TEXTS, spoken
 from callgate.reply import TurnReader
 from callgate.run import _journal as journal
-from callgate.run._answers import free, is_plain, spent_thinking, summary_turn, unfenced, unmentioned
+from callgate.run._answers import (
+    REFUSED,
+    blames_the_form,
+    spent,
+    spent_thinking,
+    summary_turn,
+    unmentioned,
+)
 from callgate.run._context import Context
-from callgate.run._demands import demanded, names_of, promised, text_of
+from callgate.run._demands import demanded, names_of, promised, text_of, unfit
+from callgate.run._ids import CallIds
 from callgate.run._state import AskModel, EndRun, Move, Proposed, RunState
 from callgate.run._values import dump_asking, dump_deltas
-from callgate.run.inputs import Failed, Send
-from callgate.schema.mending import mend
+from callgate.run.inputs import CheckText, Failed, Send
 from callgate.types import (
     BadCall,
     CallDelta,
@@ -44,12 +52,8 @@ BACKOFF = 0.5
 """Seconds before the first repetition of a failed request; doubled each time."""
 MAX_BACKOFF = 30.0
 """A server that wishes a longer pause than this is as good as down."""
-SERVER_ERROR = 500
 UNREAD = frozenset({"invalid_arguments", "unknown_tool"})
 """What became of calls that never ran because of how they were written: they are to be written again."""
-REFUSED = frozenset({"BadRequest", "ProtocolBroken"})
-"""Failures, beside a 500, that may come from the tools or the schema in a request: servers fall over their own
-parsers. Then a protocol without them is tried."""
 _NOT_ASKED = {"output": "not the output that was asked for", "forced": "not the call that tool_choice demands"}
 """Answers that are whole and not what was asked for; of others nothing is known but that they are no good."""
 
@@ -68,11 +72,11 @@ class ModelSide:
         self._reader: TurnReader | None = None
         self._raw: list[Delta] = []
         self._written = ""
-        self._ids: dict[int, str] = {}
-        self._taken: set[str] = set()
+        self._ids = CallIds(state)
         self._announced = 0
         self._sent_at = self._first_at = 0.0
         self._summarizing = False
+        self._unchecked: Reply | None = None
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ class ModelSide:
             fitted = History.adopt(config.process(fitted)).messages
         history = (*fitted, *self._asking.scratch)
         # Ids of calls belong to one answer: those of an answer that was thrown away may be given again.
-        self._query, self._ids, self._sent_at = None, {}, self._state.now
+        self._query, self._ids, self._sent_at = None, CallIds(self._state), self._state.now
         if self._asking.finalizing:
             assert config.output is not None
             self._generator = protocols.final(
@@ -161,7 +165,7 @@ class ModelSide:
         machine = query.machine() if query.machine else None
         # A fresh reader for each request: what the last one held back belongs to an answer that is void.
         self._reader = TurnReader(machine, rescue=query.rescue, limit=output_limit(query.request))
-        self._raw, self._ids = [], {}
+        self._raw, self._ids = [], CallIds(state)
         self._sent_at = state.now
         data: dict[str, object] = {"n": state.requests, "turn": state.turn + 1, "protocol": state.protocol}
         data |= {"purpose": query.purpose, **state.totals(), **dump_asking(state.asking)}
@@ -205,26 +209,14 @@ class ModelSide:
         """The delta under the id that its call will have."""
         if delta.name is None and delta.id is None:
             return delta
-        return CallDelta(delta.index, self._id_of(delta.index, delta.id), delta.name, delta.arguments)
-
-    def _id_of(self, index: int, given: str | None) -> str:
-        """The call's id for good: its own if that is free, else `call_<turn>_<n>`."""
-        if index not in self._ids:
-            if not self._ids:
-                self._taken = self._state.history.ids()
-            made = f"call_{self._state.turns_before + self._state.turn + 1}_{index + 1}"
-            # Some servers number the calls of every answer from one, so that two turns collide; others send no ids.
-            own = given if given and given != f"call_{index + 1}" and is_plain(given) else None
-            self._ids[index] = own if own and own not in self._taken else free(made, self._taken)
-            self._taken.add(self._ids[index])
-        return self._ids[index]
+        return CallDelta(delta.index, self._ids.of(delta.index, delta.id), delta.name, delta.arguments)
 
     def _replied(self, reply: Reply) -> Move | None:
         self._record_deltas()
         for kind, count in (reply.usage or {}).items():
             self._state.usage[kind] = self._state.usage.get(kind, 0) + count
         # Estimated where the server does not tell: a budget of reported tokens alone would never end there.
-        self._state.spent += self._spent(reply)
+        self._state.spent += spent(reply, self._query, self._transcript)
         self._state.problems += [p for p in reply.problems if p not in self._state.problems]
         # an answer in words under an end that we do not know is one all the same (X1)
         worded = reply.finish == "interrupted" and reply.raw_finish and not (reply.error or reply.incomplete)
@@ -233,14 +225,6 @@ class ModelSide:
             error = reply.error or "the stream ended before the answer did"
             return self._lost(Failed(error, self._state.now, again=True), partial=reply.content)
         return self._advance(reply)
-
-    def _spent(self, reply: Reply) -> int:
-        if reply.usage:
-            return reply.usage.get("input", 0) + reply.usage.get("output", 0)
-        if self._query is None:
-            return 0
-        answer = Message("assistant", reply.content, reply.reasoning, tuple(reply.calls))
-        return tokens(answer) + self._transcript.tokens(self._query.request.messages)
 
     def _record_deltas(self) -> None:
         since = round(self._state.now - self._sent_at, 6)
@@ -308,7 +292,7 @@ class ModelSide:
             return self.ask() if self._query is None else self._send(self._query, pause if failed.kind else 0.0)
         # A server whose own parser of tools falls over answers 500 or 400 each time; without tools in the request it
         # may live.
-        if self._blames_the_form(failed) and self._step_down(error, "refused"):
+        if blames_the_form(failed, self._query) and self._step_down(error, "refused"):
             self._asking.attempts = 0
             return AskModel()
         if failed.kind and not partial and self._next_model(error):
@@ -317,12 +301,6 @@ class ModelSide:
         if self._asking.last_failure not in ("", error):
             error = f"{self._asking.last_failure}; asked again: {error}"
         return EndRun("provider_error", error)
-
-    def _blames_the_form(self, failed: Failed) -> bool:
-        """Whether the request may have failed because of the tools or the schema in it."""
-        if failed.kind not in REFUSED and failed.status != SERVER_ERROR:
-            return False
-        return self._query is not None and bool(self._query.request.tools or self._query.request.schema)
 
     def _reject(self, kind: str, detail: str, reply: Reply) -> Move:
         """The answer holds nothing that can be used: it goes back with the reason and leaves no trace (rule 2)."""
@@ -338,9 +316,9 @@ class ModelSide:
         self._asking.scratch.append(Message("user", why))
         return AskModel()
 
-    def _correct(self, kind: str, reply: Reply, name: str = "") -> Move:
+    def _correct(self, kind: str, reply: Reply, name: str = "", detail: str = "") -> Move:
         """The answer goes back with a question, and counts neither as a failure nor as a turn."""
-        why = protocols.explain(self._state.history.messages, kind, name=name)
+        why = protocols.explain(self._state.history.messages, kind, name=name, detail=detail)
         self._retrying(why)
         self._asking.scratch += [Message("assistant", reply.content), Message("user", why)]
         return AskModel()
@@ -394,7 +372,7 @@ class ModelSide:
                 return self._correct("mentioned", reply)
         # what a content filter left is never asked for again: the same request gives the same end, and costs as much
         if reply.finish == "content_filter":
-            return self._answered(reply)
+            return self._final(reply)
         if reply.calls or reply.incomplete:
             return self._with_calls(reply)
         if not reply.content.strip() and reply.finish == "length":  # the same request ends the same way, at full price
@@ -409,10 +387,42 @@ class ModelSide:
             self._asking.reminded = True
             self._state.note(f"the model said that it would use {name} and did not: it was reminded")
             return self._correct("announced", reply, name)
-        if self._config.output is not None and (wrong := self._unfit(reply)) is not None:
+        if (wrong := unfit(self._state, reply)) is not None:
             self._asking.finalizing = True
             return self._reject("output", wrong, reply)
+        return self._final(reply)
+
+    def _final(self, reply: Reply) -> Move | None:
+        """An answer that the model's side accepts: the application may want to look at it first."""
+        if "answer" not in self._config.checks:
+            return self._answered(reply)
+        self._unchecked = reply
+        self._state.command(CheckText("answer", reply.content))
+        return None
+
+    def checked(self, decision: Decision) -> Move | None:
+        """What follows from the check of an answer."""
+        reply, self._unchecked = self._unchecked, None
+        assert reply is not None
+        self._state.decided("answer", decision)
+        match decision:
+            case Change(text):
+                reply = replace(reply, content=text)
+                if (wrong := unfit(self._state, reply)) is not None:
+                    return self._reject("output", wrong, reply)
+            case Refuse(reason):
+                return self._refused(reply, reason)
+            case AskAgain(reason):
+                self._asking.failures += 1
+                if self._asking.failures > self._config.retries:
+                    return self._refused(reply, reason)
+                return self._correct("checked", reply, detail=reason)
         return self._answered(reply)
+
+    def _refused(self, reply: Reply, reason: str) -> Move:
+        self._turn_finished(reply)
+        self._state.text, self._state.output = "", None
+        return EndRun("refused", reason)
 
     def _only_mentions(self, reply: Reply) -> bool:
         """Whether the model wrote about calls without making one, and was not yet asked what it meant."""
@@ -428,7 +438,7 @@ class ModelSide:
         symptom = protocols.symptom(self._state.protocol, reply) if self._config.adapt else None
         if symptom is not None:  # usable, but the next turn is asked for in another way
             self._step_down(reply.problems[-1], symptom)
-        calls = [replace(c, id=self._id_of(c.index, c.id)) for c in written if c.name]
+        calls = [replace(c, id=self._ids.of(c.index, c.id)) for c in written if c.name]
         return Proposed(reply, calls, self._written)
 
     def _tried(self, reply: Reply) -> Move | None:
@@ -445,7 +455,7 @@ class ModelSide:
         # Small models write the call as plain JSON, whatever they were asked for (B1); it is shown and recorded as a
         # call.
         self._state.problems.append("an answer in words tried to be a call")
-        made = replace(found.call, id=self._id_of(found.call.index, None))
+        made = replace(found.call, id=self._ids.of(found.call.index, None))
         calls, bad = ([made], []) if isinstance(made, ToolCall) else ([], [made])
         shown = replace(reply, content=found.before, calls=calls, incomplete=bad, finish="tool_calls")
         return Proposed(shown, [made], self._written)
@@ -465,18 +475,6 @@ class ModelSide:
                 return EndRun("token_limit", "the answer was cut off at the length limit of the request")
             case _:
                 return EndRun("answered")
-
-    def _unfit(self, reply: Reply) -> str | None:
-        """Why the final answer is not of the wanted form; None: it is, and kept as the run's output."""
-        assert self._config.output is not None
-        # As lenient as for arguments: a fence around the JSON or a trailing comma is no reason for another request.
-        mended = mend(unfenced(reply.content), self._config.output)
-        if mended.ok:
-            refused = self._config.accept(mended.value) if self._config.accept is not None else None
-            if refused is None:
-                self._state.output = mended.value
-            return refused
-        return "; ".join(f"{at or '/'}: {what}" for at, what in mended.errors) or self._words("no_json")
 
     def accepted(self, reply: Reply, *, usable: bool) -> None:
         """The answer counts: as a turn if something in it could be used, else as one more failure."""

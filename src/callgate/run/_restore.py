@@ -23,6 +23,7 @@ from callgate.protocols import choose
 from callgate.run._asking import AskingState
 from callgate.run._batch import Batch, Item, approve, remember, settle_write
 from callgate.run._calls import Calls
+from callgate.run._checking import with_prompt
 from callgate.run._fields import DAMAGE, Fields, as_message, as_result, is_call, one_of
 from callgate.run._journal import SHAPE, identity
 from callgate.run._pages import READ_RESULT
@@ -196,6 +197,13 @@ class _Restoring:
             own = self.state.config.own_dialects
             self.state.protocol = _as_protocol(fields.get("protocol", str), fields, own)
             self.state.asking.failures = 0
+
+    def check(self, fields: Fields) -> None:
+        """`check`: the application looked at a text."""
+        if fields.get("what", str) == "prompt":
+            self.state.checked = True
+            if fields.get("decision", str) == "changed":
+                self.state.history = with_prompt(self.state.history, fields.get("text", str))
 
     def turn(self, fields: Fields) -> None:
         """`turn`: an answer was accepted, or the run is to stop."""
@@ -395,6 +403,7 @@ _CHANGES: Mapping[str, Callable[[_Restoring, Fields], None]] = {
     "run_started": _Restoring.started,
     "request": _Restoring.request,
     "protocol": _Restoring.protocol,
+    "check": _Restoring.check,
     "turn": _Restoring.turn,
     "run_finished": _Restoring.finished,
     "message": _Restoring.message,

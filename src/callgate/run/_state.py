@@ -6,11 +6,12 @@ Law: the state knows neither side; both take it, write what they found out into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from callgate.events import Event
+from callgate.checks import AskAgain, Change, Decision, Refuse
+from callgate.events import Event, TextChecked
 from callgate.history import History
 from callgate.policy import Progress
 from callgate.run._asking import AskingState
@@ -19,6 +20,8 @@ from callgate.run._values import Held, dump_message, entry
 from callgate.run.inputs import Command, Record, RunConfig, Step
 from callgate.types import BadCall, CallRecord, Message, Reply, RunReason, ToolCall, ToolSpec
 
+DECISIONS: Mapping[type, str] = {type(None): "accepted", Change: "changed", Refuse: "refused", AskAgain: "asked_again"}
+"""How decisions about texts are called on the wire."""
 Phase: TypeAlias = Literal["new", "model", "calls", "parked", "ended"]
 
 
@@ -73,6 +76,8 @@ class RunState:
     usage: dict[str, int] = field(default_factory=dict)
     spent: int = 0
     """Tokens for the budget: as the server counts, and estimated where it does not tell."""
+    checked: bool = False
+    """The prompt was looked at."""
     reason: RunReason | None = None
     error: str | None = None
     text: str = ""
@@ -173,6 +178,13 @@ class RunState:
         if reply.content.strip():
             self.text = reply.content
             self.enter(self.history.say(Message("assistant", reply.content, reply.reasoning, extra=reply.extra)))
+
+    def decided(self, what: str, decision: Decision) -> None:
+        """Records and shows what the application said to a text."""
+        made = DECISIONS[type(decision)]
+        reason, text = getattr(decision, "reason", ""), getattr(decision, "text", "")
+        self.record("check", {"what": what, "decision": made, "reason": reason, "text": text})
+        self.emit(TextChecked(what, made, reason, text))
 
     def note(self, problem: str) -> None:
         """Keeps something odd, once."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from callgate.errors import LedgerError
+from callgate.run._checking import changed_prompt
 from callgate.run._fields import DAMAGE, Fields, as_message
 from callgate.types import Entry, Message
 
@@ -34,6 +35,8 @@ def conversation_in(entries: Sequence[Entry]) -> Conversation:
         try:
             if entry.kind == "run_started" and not entry.data.get("resumed"):
                 messages += [as_message(fields, one) for one in fields.get("messages", list)]
+            elif entry.kind == "check" and (entry.data["what"], entry.data["decision"]) == ("prompt", "changed"):
+                messages = list(changed_prompt(tuple(messages), fields.get("text", str)))
             elif entry.kind == "message":
                 messages.append(as_message(fields, entry.data["message"]))
             elif entry.kind == "request" and (asking := entry.data.get("asking")) and asking.get("summary"):

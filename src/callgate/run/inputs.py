@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from callgate.checks import Decision
 from callgate.events import Event
 from callgate.limits import DEFAULTS
 from callgate.types import (
@@ -77,6 +78,8 @@ class RunConfig:
     """What an earlier run of the session had summed up, and the places in the history that it stands for."""
     output: Schema | None = None
     """The final answer must be JSON that fits this schema."""
+    checks: frozenset[str] = frozenset()
+    """What the application looks at before it counts: "prompt", "answer"."""
     external: frozenset[str] = frozenset()
     """Tools that the application carries out itself: their results come from `resume`."""
     stop_after: frozenset[str] = frozenset()
@@ -203,6 +206,15 @@ class Settled:
 
 
 @dataclass(slots=True, frozen=True)
+class Decided:
+    """The application looked at the prompt or the answer."""
+
+    what: str
+    decision: Decision
+    now: float
+
+
+@dataclass(slots=True, frozen=True)
 class Parked:
     """Nobody is there to answer: the run waits in the ledger."""
 
@@ -240,7 +252,7 @@ class Resumed:
 
 CallInput: TypeAlias = Began | Progressed | Ran | Answered | Contested | Supplied | Refused | Settled
 """What became of one call."""
-Input: TypeAlias = CallInput | Received | Failed | Parked | Tick | Cancelled | Broke | Resumed
+Input: TypeAlias = CallInput | Received | Failed | Decided | Parked | Tick | Cancelled | Broke | Resumed
 
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -263,6 +275,14 @@ class Send:
     delay: float = 0.0
     model: int = 0
     """Which model: 0 the run's own, then those of `RunConfig.others`."""
+
+
+@dataclass(slots=True, frozen=True)
+class CheckText:
+    """Have the application look at the prompt or the answer."""
+
+    what: str
+    text: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -295,7 +315,7 @@ class End:
     reason: RunReason
 
 
-Command: TypeAlias = Record | Send | Execute | LookUp | AskPerson | End
+Command: TypeAlias = Record | Send | CheckText | Execute | LookUp | AskPerson | End
 
 
 @dataclass(slots=True, frozen=True)
