@@ -87,7 +87,7 @@ MISTAKES: dict[str, Mistake] = {
     "agent: a dialect nobody knows": Mistake('Agent(ok, dialect="herms")', "UnknownDialect", ("hermes",)),
     "agent: approve=True": Mistake("Agent(ok, approve=True)", "ConfigError", ("approve",)),
     "agent: a ledger nobody knows": Mistake('Agent(ok, ledger="mysql://x").run_sync("x")', "ConfigError", ("sqlite:",)),
-    "agent: a ledger in a folder": Mistake('Agent(ok, ledger="sqlite:/").run_sync("x")', "LedgerError", ("/",)),
+    "agent: a ledger in a folder": Mistake('Agent(ok, ledger="sqlite:.").run_sync("x")', "LedgerError", ("folder",)),
     "agent: instructions that are a list": Mistake("Agent(ok, instructions=3)", "ConfigError", ("instructions",)),
     "agent: options that are a text": Mistake('Agent(ok, options="temperature=1")', "ConfigError", ("options",)),
     "agent: an output that is no type": Mistake('Agent(ok).run_sync("x", output=3)', "ConfigError", ("output",)),

@@ -30,6 +30,15 @@ def turns(count: int, text: str = "") -> list[Entry]:
     return [Entry("turn", {"n": n, "text": text}) for n in range(count)]
 
 
+async def test_a_folder_is_refused_and_nothing_is_made_beside_it(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.mkdir()
+    with pytest.raises(LedgerError, match="this is a folder; name a file in it"):
+        await ledgers.open(f"sqlite:{place}").append("r", turns(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+    assert list(place.iterdir()) == []
+
+
 async def test_the_file_is_private_and_its_folder_is_made(tmp_path: Path) -> None:
     path = tmp_path / "state" / "deep" / "runs.db"
     ledger = ledgers.open(f"sqlite:{path}")

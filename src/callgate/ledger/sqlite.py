@@ -125,6 +125,8 @@ class Store(SqlStore):
             # (https://www.sqlite.org/howtocorrupt.html, 2.2). `flock` belongs to the open file, not to the process, so
             # two stores of one process exclude each other as well.
             if self._lock_file is None:
+                if self.path.is_dir():  # before anything is made beside it
+                    raise LedgerError(f"{self.path}: this is a folder; name a file in it")
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock_file = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             _wait_for(self._lock_file, self.path)
