@@ -61,6 +61,24 @@ def test_several_answers_are_asked_for_one_at_a_time_and_bounded(wire: str) -> N
         assert cross(Request(HI, options={"n": most}), shape, wire).request.options == {}
 
 
+@pytest.mark.parametrize("odd", [0, True, 1e400, {}, {"a": 1}, [1], [None], [[]]])
+@pytest.mark.parametrize(
+    ("shape", "option", "field"),
+    [
+        ("openai", "reasoning_effort", "reasoning_effort"),
+        ("openai", "stop", "stop"),
+        ("anthropic", "stop", "stop_sequences"),
+    ],
+)
+def test_a_value_that_no_api_could_be_told_is_refused_with_its_field(
+    shape: str, option: str, field: str, odd: object
+) -> None:
+    """It was an error of the gateway: builders of other APIs went through it."""
+    with pytest.raises(InvalidRequest) as caught:
+        cross(Request(HI, options={option: odd}), shape, "ollama")
+    assert caught.value.field == field
+
+
 @pytest.mark.parametrize(
     ("thinking", "wire", "options"),
     [

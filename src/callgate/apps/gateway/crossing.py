@@ -79,6 +79,7 @@ def cross(request: Request, shape: str, wire: str) -> Crossed:
         raise InvalidRequest("n", f"at most {MOST_ANSWERS} with this backend, which is asked for one after the other")
     options = dict(request.options)
     options.pop("n", None)
+    _check(options, shape)
     extra, dropped = (request.extra, []) if wire == shape else _extra(request.extra, wire)
     if wire != shape:
         messages = tuple(map(_message, request.messages))
@@ -89,6 +90,17 @@ def cross(request: Request, shape: str, wire: str) -> Crossed:
     dropped += [name for name, value in options.items() if name not in known and value is not False]
     options = {name: value for name, value in options.items() if name in known}
     return Crossed(replace(request, options=options, extra=extra), tuple(sorted(dropped)))
+
+
+def _check(options: Mapping[str, object], shape: str) -> None:
+    """Raises InvalidRequest for a value that no API could be told; a backend of the client's own refuses it itself."""
+    effort, stop = options.get("reasoning_effort"), options.get("stop")
+    if not isinstance(effort, (str, type(None))):
+        raise InvalidRequest("reasoning_effort", "a text is needed")
+    texts = isinstance(stop, (list, tuple)) and all(isinstance(text, str) for text in stop)
+    if not (stop is None or isinstance(stop, str) or texts):
+        name = "stop_sequences" if shape == "anthropic" else "stop"
+        raise InvalidRequest(name, "a text or a list of texts is needed")
 
 
 def _message(message: Message) -> Message:
