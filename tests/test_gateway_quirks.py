@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import jsonschema
 import ollama
 import openai
 import pytest
 
-from callgate import Reply, read
+from callgate import Reply, formats, read
 from gateway_server import Options, Running, gateway
 from loopback import Asked, chunk, head, say, sse, stream
-from test_gateway_ways import CLIENTS, RAISED, asked_of, backend, over
+from test_gateway_clients import PATHS, body_of
+from test_gateway_ways import CLIENTS, RAISED, REPLIES, WEATHER, asked_of, backend, over
 from test_streams import STREAMS, wire_of
 from test_wire_reports import ROWS as REPORTS
 from test_wire_reports import WIRES
@@ -144,3 +146,72 @@ def test_what_broke_off_in_the_middle_of_a_byte_is_an_error() -> None:
         for shape, client in CLIENTS.items():
             with pytest.raises(RAISED[shape]):
                 client(g, True, tools_of(("a",)))
+
+
+# --- what no server should send ---------------------------------------------------------------------------------------
+
+ODD = [None, True, 0, -1, "x", "", [], {}, [[]], [None], {"a": 1}, 10**30, "\u2028", [{"type": "text"}], 1.5]
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*at, key)
+        yield from places(value[key], (*at, key))
+
+
+def mangled(value: Any, rng: random.Random) -> Any:
+    """The value with one to three of its parts replaced or gone."""
+    value = json.loads(json.dumps(value))
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        found = list(places(value))
+        if not found:
+            break
+        *before, last = rng.choice(found)
+        inner = value
+        for key in before:
+            inner = inner[key]
+        if isinstance(inner, dict) and rng.random() < 0.2:
+            del inner[last]
+        else:
+            inner[last] = json.loads(json.dumps(rng.choice(ODD)))
+    return value
+
+
+def mangled_stream(wire: str, rng: random.Random) -> bytes:
+    """A whole answer of which some records are mangled, lost or there twice."""
+    out = []
+    for line in formats.dump(wire, REPLIES["all"], model="m").decode().split("\n"):
+        head_, brace, rest = line.partition("{")
+        text = brace + rest
+        if brace and rng.random() < 0.3:
+            text = json.dumps(mangled(json.loads(text), rng), ensure_ascii=rng.random() < 0.5)
+        if rng.random() > 0.03:
+            out += [head_ + text] * (1 if rng.random() > 0.03 else 2)
+    return "\n".join(out).encode()
+
+
+@pytest.mark.parametrize("mode", ["whole", "live"])
+@pytest.mark.parametrize("wire", ["openai", "ollama", "anthropic", "responses"])
+def test_a_backend_that_mangles_its_records_never_makes_the_gateway_fail(wire: str, mode: Any) -> None:
+    """Whatever stands in them: the client gets an answer or an error of its API, and a stream has its end."""
+    rng = random.Random(wire)
+
+    def script(asked: Asked) -> Any:
+        if asked.json.get("stream", wire == "ollama"):
+            return stream(mangled_stream(wire, rng))
+        body = json.dumps(mangled(formats.get(wire).dump_whole(REPLIES["all"], model="m"), rng)).encode()
+        return [head(kind="application/json", Content_Length=str(len(body))), body]
+
+    ends = {"openai": ("[DONE]", '"error"'), "anthropic": ("message_stop", "event: error")}
+    with over(wire, script, Options(calls=mode)) as g, httpx.Client(timeout=30) as web:
+        for n in range(150):
+            shape = list(PATHS)[n % len(PATHS)]
+            body = body_of(shape, streams=n % 3 != 0)
+            if shape == "openai":
+                body["tools"] = [{"type": "function", "function": WEATHER}]
+            elif shape == "anthropic":
+                body["tools"] = [{"name": "get_weather", "input_schema": WEATHER["parameters"]}]
+            answer = web.post(f"{g.url}{PATHS[shape]}", json=body)
+            assert "its log has more" not in answer.text, (n, shape)
+            if body["stream"] and answer.status_code == 200 and shape in ends:
+                assert any(end in answer.text for end in ends[shape]), (n, shape, answer.text[-500:])

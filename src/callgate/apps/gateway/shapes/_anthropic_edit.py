@@ -166,7 +166,7 @@ class Editor:
     def _block(self, kind: str, value: Value, data: str, read: tuple[list[Delta], list[Delta]]) -> bytes:
         """An event of a block."""
         deltas, visible = read
-        key = value.get("index")
+        key = _key(value)
         if kind == "content_block_start":
             self._starts[key] = (value, data)
             if _type(value) == "tool_use" and self._held is None and not self._lane.is_live:
@@ -181,7 +181,7 @@ class Editor:
     def _flow(self, kind: str, value: Value, data: str, read: tuple[list[Delta], list[Delta]]) -> bytes:
         """What may be seen of an event."""
         deltas, visible = read
-        key = value.get("index")
+        key = _key(value)
         start = self._starts.get(key) or ({"type": "content_block_start", "content_block": TEXT}, "")
         if kind == "content_block_stop":
             # A block that was empty as it came stays one; one of which nothing is left does not.
@@ -239,7 +239,7 @@ class Editor:
         as_they_came = _calls_of(held, mine) == [(c.id, c.name, c.arguments) for c in outcome.calls]
         out = []
         for value, data, visible in held:
-            key = value.get("index")
+            key = _key(value)
             if key in self._changed:
                 out.append(self._write(key, visible))
             elif key not in mine or as_they_came:
@@ -322,8 +322,14 @@ def _blocks(given: list[object], reply: Reply, outcome: Outcome) -> list[object]
     return out if called else [*out, *map(tool_use, outcome.calls)]
 
 
-def _kind(block: object) -> object:
-    return _dict(block).get("type")
+def _kind(block: object) -> str:
+    return str(_dict(block).get("type"))
+
+
+def _key(value: Value) -> object:
+    """What the block of an event is known by: its number; whatever else came in its place, as text."""
+    index = value.get("index")
+    return index if isinstance(index, int) else repr(index)
 
 
 def _joined(blocks: list[object], kind: str, field: str) -> str:
@@ -340,7 +346,7 @@ def _calls_of(held: Sequence[tuple[Value, str, list[Delta]]], mine: set[object])
     """(id, name, input) of the calls as any client puts them together."""
     found: dict[object, tuple[Value, list[str]]] = {}
     for value, _, _ in held:
-        key = value.get("index")
+        key = _key(value)
         if key not in mine:
             continue
         if value.get("type") == "content_block_start":

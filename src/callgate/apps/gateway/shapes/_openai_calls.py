@@ -33,8 +33,10 @@ def accumulated(records: list[Value]) -> list[tuple[str, str, object]] | None:
         if "function_call" in delta:
             return None
         for entry in map(dict_of, list_of(delta.get("tool_calls"))):
-            function = dict_of(entry.get("function"))
-            call = found.setdefault(entry.get("index"), ["", "", ""])
+            function, index = dict_of(entry.get("function")), entry.get("index")
+            if not isinstance(index, int):
+                return None
+            call = found.setdefault(index, ["", "", ""])
             for n, part in enumerate((entry.get("id"), function.get("name"), function.get("arguments"))):
                 if not isinstance(part, (str, type(None))):
                     return None
