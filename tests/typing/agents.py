@@ -230,6 +230,8 @@ def approvers() -> None:
     Agent(Replay([]), approve=ask_later)
     Agent(Replay([]), approve=lambda call: call.name == "x")
     Agent(Replay([]), check_prompt=check, check_answer=check_later, on_result=transform)
+    Agent(Replay([]), tools=[Agent(Replay([])).as_tool("other", "Helps.", timeout=5)])
+    assert_type(Agent(Replay([])).as_tool("other"), Tool[..., Any])
     approve: Approve = ask
     Agent(Replay([]), approve=approve)
     Agent([Replay([]), "ollama:qwen3"], on_event=print)

@@ -18,6 +18,7 @@ from callgate import providers
 from callgate.agent._approver import Approve
 from callgate.agent._asgi import AgentApp, Prepare
 from callgate.agent._checks import Check, Checks, OnResult
+from callgate.agent._child import SCHEMA, Child
 from callgate.agent._dialects import known_dialect
 from callgate.agent._form import Form
 from callgate.agent._instructions import checked_instructions
@@ -45,7 +46,7 @@ from callgate.ledger import Ledger
 from callgate.limits import DEFAULTS, Limits, limits_of
 from callgate.providers import Provider
 from callgate.run import Pending
-from callgate.tools import Toolbox, ToolLike, as_toolbox
+from callgate.tools import Tool, Toolbox, ToolLike, as_toolbox
 from callgate.types import Message, Principal
 
 if TYPE_CHECKING:
@@ -329,6 +330,18 @@ class Agent(Generic[Deps, Out]):
     ) -> Stream[Any]:
         """`resume` as events."""
         return Stream(self._runner.again(run_id, self._resumption(answers, output, options)))
+
+    def as_tool(self, name: str, description: str = "", **declared: Any) -> Tool[..., Any]:
+        """The agent as a tool of another one: the model writes the task, the answer is the result.
+
+        Its run stands in the ledger of the run that calls it and is taken up again with it; it acts for the same
+        principal, within what that run has left of requests, tokens and time, and what it has to ask waits there.
+        `declared` are fields of `ToolSpec`; it is a read if all tools of the agent are.
+        """
+        child = Child(self._setup, self._form, self._runner)
+        declared = {"effect": "write" if child.writes else "read", **declared}
+        made = Tool.from_schema(name, description or f"Asks the agent {name}.", SCHEMA, **declared)
+        return replace(made, carried_out_by=child)
 
     def to_asgi(self, prepare: Prepare | None = None) -> AgentApp:
         """The agent as an ASGI application: a POST of `{"prompt": "…"}` is a run, its answer the events as server-sent

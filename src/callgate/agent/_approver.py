@@ -58,26 +58,31 @@ class Approver:
     ) -> None:
         self._threads = threads
         self._approve = approve
-        self._answers = answers or {}
+        self.answers = answers or {}
         self.results = results or {}
         """What the application's own calls came to, by call id."""
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a callback."""
+        return self._approve is not None
 
     def may_answer(self, pending: Pending) -> bool:
         """Whether somebody is there."""
         if pending.rule == EXTERNAL:
             return pending.id in self.results or self._declined(pending)
-        return self._approve is not None or pending.id in self._answers
+        return self._approve is not None or pending.id in self.answers
 
     def _declined(self, pending: Pending) -> bool:
-        return pending.id in self._answers and not as_answer(self._answers[pending.id]).allow
+        return pending.id in self.answers and not as_answer(self.answers[pending.id]).allow
 
     async def answer(self, pending: Pending) -> Answer | None:
         """The decision about a call; None: nobody is there to make it."""
         # A call that the application carries out itself was decided before; what is missing is its result.
         if pending.rule == EXTERNAL:
-            return as_answer(self._answers[pending.id]) if self._declined(pending) else None
-        if pending.id in self._answers:
-            return as_answer(self._answers[pending.id])
+            return as_answer(self.answers[pending.id]) if self._declined(pending) else None
+        if pending.id in self.answers:
+            return as_answer(self.answers[pending.id])
         approve: Any = self._approve
         if approve is None:
             return None

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from callgate import policy
+from callgate.agent._delegation import Delegate, Delegated, Delegation, left_of
 from callgate.agent._scheduler import scheduler
 from callgate.agent._shield import in_thread
 from callgate.agent._starts import Start
@@ -101,6 +102,24 @@ class CallSide:
         result = await in_thread(executor.threads, lambda: executor.rendered(call, self._caller, value))
         return await self._runtime.checks.transformed(call, result, executor)
 
+    async def delegated(self, call: ToolCall, agent: Delegate) -> Delegated:
+        """What the agent that carries the call out came to; it may wait."""
+        run, runtime = self._session.run, self._runtime
+        order = Delegation(
+            run.config.run_id,
+            call,
+            run.config.principal,
+            runtime.deps,
+            runtime.ledger,
+            runtime.lease or runtime.outer,
+            runtime.approver,
+            left_of(runtime.limits, run.requests, run.state.spent),
+        )
+        made = await agent.carry_out(order)
+        if made.result is None:
+            return made
+        return replace(made, result=await runtime.checks.transformed(call, made.result, runtime.executor))
+
     async def look_up(self, command: LookUp) -> Step:
         """Finds out how started writes ended; what nobody knows stays unknown."""
         run, following = self._session.run, None
@@ -171,7 +190,7 @@ class CallSide:
 
     def obstacle(self) -> str | None:
         """A lease that ran out: another owner may have taken the run over, and would start the write as well."""
-        lease = self._runtime.lease
+        lease = self._runtime.lease or self._runtime.outer
         if lease is not None and lease.is_over:
             # Checked by the clock, and not by asking: a ledger that does not answer must not let a write start late.
             return "the lease of the run ran out before it could start, and another process may have taken the run over"

@@ -234,6 +234,16 @@ class Driver:
                 given = await self._calls.given(pending.call, runtime.approver.results[pending.id])
                 following = await session.follow(session.tell(Supplied(pending.id, given, self._clock.now)))
                 continue
+            agent = runtime.agent_of(pending)
+            if agent is not None and pending.id not in runtime.approver.answers:
+                made = await self._calls.delegated(pending.call, agent)
+                if made.result is None:
+                    unanswered = True
+                    session.inner[pending.id] = made.pending
+                    continue
+                supplied = Supplied(pending.id, made.result, self._clock.now, made.usage, made.requests, made.spent)
+                following = await session.follow(session.tell(supplied))
+                continue
             began = monotonic()
             with self._clock.paused():
                 answer = await runtime.approver.answer(pending)

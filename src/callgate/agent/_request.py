@@ -274,18 +274,26 @@ def check_answers(request: ResumeRequest, run: Run, entries: Iterable[Entry]) ->
     # A retried web request brings its answer again, perhaps when the run is long over: that is no mistake.
     before = {e.data["call_id"]: e.data["allow"] for e in entries if e.kind == "answer"}
     over = ended if run.ended else frozenset()
+    external = [one.id for one in run.pending if one.rule == EXTERNAL]
     for call_id, answer in request.answers.items():
+        if _inside(call_id, [*external, *ended]):
+            continue
         if call_id in pending:
             _check_answer(run, pending[call_id], answer)
         elif before.get(call_id) is not _allows(answer) and call_id not in over:
             raise ConfigError(f"answers: {call_id} does not wait; waiting: {', '.join(pending) or 'none'}")
-    _check_results(request.results, [one.id for one in run.pending if one.rule == EXTERNAL], ended)
+    _check_results(request.results, external, ended)
 
 
 def _check_results(results: Iterable[str], external: Sequence[str], ended: Collection[str]) -> None:
     for call_id in results:
-        if call_id not in external and call_id not in ended:
+        if call_id not in external and call_id not in ended and not _inside(call_id, [*external, *ended]):
             raise ConfigError(f"results: {call_id} does not wait for one; waiting: {', '.join(external) or 'none'}")
+
+
+def _inside(call_id: str, calls: Iterable[str]) -> bool:
+    """Whether it is the id of a call in the run of an agent that carries one of these out."""
+    return any(call_id.startswith(f"{outer}/") for outer in calls)
 
 
 def _allows(answer: Answer | bool) -> bool:

@@ -6,12 +6,12 @@ Law: a started run never raises, except on cancellation; its result says how it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from callgate.run.inputs import Pending
-from callgate.types import CallRecord, Message, RunReason
+from callgate.types import EMPTY, CallRecord, Message, RunReason
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultVar  # PEP 696: a plain `RunResult` is a `RunResult[Any]`
@@ -58,8 +58,10 @@ class RunResult(Generic[Output_co]):
         return self.reason == "answered"
 
 
-def result_of(run: Run, notes: Sequence[str] = ()) -> RunResult[Any]:
-    """The result of a run as it stands; `notes` come before what it found odd itself."""
+def result_of(run: Run, notes: Sequence[str] = (), inner: Mapping[str, tuple[Pending, ...]] = EMPTY) -> RunResult[Any]:
+    """The result of a run as it stands; `notes` come before what it found odd itself. `inner`: the calls that wait in
+    the runs of agents that carry a call out; they stand in that one's place."""
+    pending = [one for outer in run.pending for one in inner.get(outer.id) or (outer,)]
     return RunResult(
         text=run.text,
         messages=list(run.messages),
@@ -68,7 +70,7 @@ def result_of(run: Run, notes: Sequence[str] = ()) -> RunResult[Any]:
         usage=dict(run.usage),
         run_id=run.config.run_id,
         error=run.error,
-        pending=run.pending if run.reason == "waiting" else (),
+        pending=tuple(pending) if run.reason == "waiting" else (),
         output=run.output,
         seconds=run.now,
         turns=run.turn,

@@ -7,6 +7,7 @@ refused. (tests/test_agent_refusals.py::test_only_a_refusal_of_the_server_is_rem
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import logging
 import time
@@ -59,6 +60,8 @@ class Runner:
         self.ledger = ledger
         self.approve = approve
         self._private = private
+        self._outer: LeaseKeeper | None = None
+        """The lease of the run that the runs belong to."""
         self._on_event = on_event
         self._opened: dict[str, Provider] = {}
         """Providers that runs named, kept for the next run that names them."""
@@ -70,6 +73,12 @@ class Runner:
         self._active: dict[str, StopSignal] = {}
         """The runs that are being prepared or carried out, and how each is ended."""
         self._forms: OrderedDict[str, Form] = OrderedDict()
+
+    def lent(self, ledger: Ledger, approve: Approve | None, outer: LeaseKeeper | None) -> Runner:
+        """The same for one run inside that of another agent: in its ledger, under its lease."""
+        made = copy.copy(self)  # what it learned of models, and the starts, are those of the agent
+        made.ledger, made.approve, made._outer, made._private = ledger, approve, outer, True
+        return made
 
     def open(self, model: str | Provider) -> Provider:
         """The provider that a run names."""
@@ -157,12 +166,15 @@ class Runner:
                 check_answers(request, run, entries)
                 threads = request.setup.executor.threads
                 approver = Approver(threads, request.approve or self.approve, request.answers, request.results)
-                idle = run.phase == "parked" and not any(approver.may_answer(p) for p in run.pending)
-                if run.ended or idle:
-                    return form.fill(result_of(run))
                 now = time.time()
                 waited = {e.data["call_id"]: max(0.0, now - e.at) for e in entries if e.kind == "ask"}
                 runtime = replace(self._runtime(request, lease, approver), waited=waited)
+                # What waits in the run of an agent that carries a call out is only known to that one.
+                idle = run.phase == "parked" and not any(
+                    approver.may_answer(p) or runtime.agent_of(p) is not None for p in run.pending
+                )
+                if run.ended or idle:
+                    return form.fill(result_of(run))
                 session = self._session(run, runtime, stop, stream)
                 return form.fill(await self._drive(session, lambda: run.receive(Resumed(run.now)), stream))
 
@@ -189,7 +201,7 @@ class Runner:
         try:
             await Driver(session, CallSide(session)).drive(first)
         finally:
-            result = result_of(session.run, notes)
+            result = result_of(session.run, notes, session.inner)
             if stream is not None:
                 stream.finished(result)
         if session.refusal is not None and result.ok:  # the server's word, and what came instead did work
@@ -246,6 +258,8 @@ class Runner:
             secrets=[secret for provider in asked for secret in providers.secrets_of(provider)],
             deps=request.deps,
             checks=setup.checks,
+            limits=setup.limits,
+            outer=self._outer,
             timeout=setup.limits.run_timeout,
             waits=setup.waits,
             ledger_timeout=setup.limits.ledger_timeout,

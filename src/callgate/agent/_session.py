@@ -18,10 +18,10 @@ from callgate.agent._starts import Starts
 from callgate.agent._stop import StopSignal
 from callgate.errors import CallgateError, LedgerError
 from callgate.events import CallFinished, Event, ProtocolChanged, RunFinished
-from callgate.limits import DEFAULTS
+from callgate.limits import DEFAULTS, Limits
 from callgate.masking import declared
-from callgate.run.inputs import Broke, Command, End, Failed, Input, Record, Step
-from callgate.types import Entry, ModelInfo
+from callgate.run.inputs import Broke, Command, End, Failed, Input, Pending, Record, Step
+from callgate.types import EXTERNAL, Entry, ModelInfo
 
 if TYPE_CHECKING:
     from callgate.executor import Executor
@@ -65,6 +65,9 @@ class Runtime:
     checks: Checks = field(default_factory=Checks)
     waited: Mapping[str, float] = field(default_factory=dict)
     """How long the questions of a resumed run stood."""
+    limits: Limits = DEFAULTS
+    outer: LeaseKeeper | None = None
+    """The lease of the run that this one belongs to."""
     timeout: float | None = None
     waits: bool = True
     """Whether the wait for a first token counts as the run's time: not, where the limit is only the default."""
@@ -74,6 +77,11 @@ class Runtime:
     """The lease under which this is recorded."""
     starts: Starts = field(default_factory=Starts)
     """The starts of all runs of the agent."""
+
+    def agent_of(self, pending: Pending) -> Any:
+        """The agent that carries this call out, if one does."""
+        tool = self.executor.toolbox.get(pending.name) if pending.rule == EXTERNAL else None
+        return tool.carried_out_by if tool is not None else None
 
 
 class Session:
@@ -95,6 +103,8 @@ class Session:
         """Declared secrets that are known by now: the provider's key, and those in the calls so far."""
         self.broken: str | None = None
         """How the ledger failed; then nothing is written any more."""
+        self.inner: dict[str, tuple[Pending, ...]] = {}
+        """Call id -> the calls that wait in the run of the agent that carries it out."""
         self.refusal: tuple[ModelInfo, Refusal] | None = None
         """The last step down that a server itself caused, and of which model; one that an answer caused is this run's
         own affair."""

@@ -270,8 +270,9 @@ class Run:
                 return self.calls.answered(call_id, answer, waited)
             case Contested(call_id, why):
                 return self.calls.contested(call_id, why)
-            case Supplied(call_id, result):
-                return self.calls.supplied(call_id, result)
+            case Supplied():
+                self.state.add_usage(value.usage, value.requests, value.spent)
+                return self.calls.supplied(value.call_id, value.result)
             case Refused(call_id, verdict):
                 return self.calls.refused(call_id, verdict)
             case Settled(call_id, result):

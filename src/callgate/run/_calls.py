@@ -187,7 +187,7 @@ class Calls:
             return None
         if item.write:
             remember(self._gate, item.hash, CallRecord(item.call, result, 0.0))
-        self._settle(item, result, 0.0)
+        self._settle(item, result, 0.0, totals=True)
         return self._proceed(asked=True)
 
     def contested(self, call_id: str, reason: str) -> Move | None:
@@ -326,7 +326,7 @@ class Calls:
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def _settle(self, item: Item, result: ToolResult, duration: float | None = None) -> None:
+    def _settle(self, item: Item, result: ToolResult, duration: float | None = None, *, totals: bool = False) -> None:
         """The one result of a call, and of the identical reads that shared its execution."""
         if item.state == "done":
             return
@@ -334,7 +334,10 @@ class Calls:
         state = self._state
         state.finished.append(CallRecord(item.call, result, duration))
         state.emit(CallFinished(item.call.id, item.call.name, result, duration))
-        data = {"call_id": item.call.id, "tool": item.call.name, "result": dump_event(result), "duration": duration}
+        data: dict[str, object] = {"call_id": item.call.id, "tool": item.call.name, "duration": duration}
+        data["result"] = dump_event(result)
+        if totals:  # another agent may have used something
+            data |= {"requests": state.requests, **state.totals()}
         state.record("call_result", data, durable=item.write and duration is not None)
         # Only from the first cut result on: a tool that is never needed would cost tokens in every request, and confuse
         # small models.

@@ -377,6 +377,8 @@ class _Restoring:
         state, item = self.state, self._item(fields)
         if item.state == "done":
             raise fields.damaged("its call has a result already")
+        self._totals(fields)
+        state.requests = fields.maybe("requests", int) or state.requests
         result = as_result(fields)
         duration = fields.maybe("duration", (int, float))
         record = CallRecord(item.call, result, None if duration is None else float(duration))

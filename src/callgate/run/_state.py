@@ -18,7 +18,7 @@ from callgate.run._asking import AskingState
 from callgate.run._batch import GateState
 from callgate.run._values import Held, dump_message, entry
 from callgate.run.inputs import Command, Record, RunConfig, Step
-from callgate.types import BadCall, CallRecord, Message, Reply, RunReason, ToolCall, ToolSpec
+from callgate.types import BadCall, CallRecord, Message, Reply, RunReason, ToolCall, ToolSpec, Usage
 
 DECISIONS: Mapping[type, str] = {type(None): "accepted", Change: "changed", Refuse: "refused", AskAgain: "asked_again"}
 """How decisions about texts are called on the wire."""
@@ -178,6 +178,13 @@ class RunState:
         if reply.content.strip():
             self.text = reply.content
             self.enter(self.history.say(Message("assistant", reply.content, reply.reasoning, extra=reply.extra)))
+
+    def add_usage(self, usage: Usage, requests: int, spent: int) -> None:
+        """What another agent used for this run."""
+        for kind, count in usage.items():
+            self.usage[kind] = self.usage.get(kind, 0) + count
+        self.requests += requests
+        self.spent += spent
 
     def decided(self, what: str, decision: Decision) -> None:
         """Records and shows what the application said to a text."""

@@ -27,6 +27,7 @@ from callgate.types import (
     ToolCall,
     ToolResult,
     ToolSpec,
+    Usage,
 )
 
 if TYPE_CHECKING:
@@ -170,11 +171,14 @@ class Answered:
 
 @dataclass(slots=True, frozen=True)
 class Supplied:
-    """The application carried a call out itself."""
+    """The application carried a call out itself, or another agent did, with tokens and requests of this run's."""
 
     call_id: str
     result: ToolResult
     now: float
+    usage: Usage = field(default_factory=dict)
+    requests: int = 0
+    spent: int = 0
 
 
 @dataclass(slots=True, frozen=True)

@@ -67,6 +67,8 @@ class Tool(Generic[P, R_co]):
     it did not happen, and never will."""
     description: Description | None = None
     """How arguments become Python values; None: they are passed as they are."""
+    carried_out_by: object = None
+    """An agent that carries the calls out, in place of a function (`Agent.as_tool`)."""
     declared: frozenset[str] = frozenset()
     """Which fields of the spec were given, not defaulted."""
     _made: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -168,7 +170,7 @@ class Tool(Generic[P, R_co]):
         made = describe(function, injected=is_injected, name=label)
         text = made.summary if description is None else description
         spec = _spec(label, text, made.schema, {**declared, "has_lookup": lookup is not None})
-        return _checked(Tool(spec, function, _kind(function), lookup, made, frozenset(declared)))
+        return _checked(Tool(spec, function, _kind(function), lookup, made, declared=frozenset(declared)))
 
     @classmethod
     def from_schema(
@@ -189,7 +191,9 @@ class Tool(Generic[P, R_co]):
         spec = _spec(name, description, parameters, {**declared, "has_lookup": lookup is not None})
         kind: Kind = "sync" if function is None else _kind(function)
         return _checked(
-            Tool(spec, function, kind, lookup, _run_parameters(name, function, parameters), frozenset(declared))
+            Tool(
+                spec, function, kind, lookup, _run_parameters(name, function, parameters), declared=frozenset(declared)
+            )
         )
 
 
