@@ -42,8 +42,10 @@ def test_each_figure_is_counted_as_stated(tmp_path: Path) -> None:
 PACKAGE = house.ROOT / "src" / "callgate"
 CHAIN = 12
 """Modules in a row, each importing the next. It may only become less."""
-COMPLEXITY = 25
-"""Of the worst function. It may only become less."""
+COMPLEXITY = 15
+"""Branches of a function."""
+WORSE = {"feed": 17}
+"""The reader's `feed` runs once a token, in one function: a call more costs a fifth (tests/test_cost.py)."""
 
 
 def test_no_chain_of_imports_grows_and_none_goes_in_a_circle_or_into_another_room() -> None:
@@ -62,7 +64,8 @@ def test_no_function_is_more_complex_than_the_worst_was() -> None:
         for module in FIGURES["modules_of"](PACKAGE)
         for block in FIGURES["functions_of"](module)
     }
-    assert {name: size for name, size in found.items() if size > COMPLEXITY} == {}
+    worse = {name: size for name, size in found.items() if size > WORSE.get(name.split()[-1], COMPLEXITY)}
+    assert worse == {}
 
 
 def test_a_private_import_of_another_package_is_found(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ Law: the messages in a journal are those of the run's result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from callgate.errors import LedgerError
 from callgate.run._checking import changed_prompt
@@ -33,14 +34,9 @@ def conversation_in(entries: Sequence[Entry]) -> Conversation:
     for entry in entries:
         fields = Fields(entry)
         try:
-            if entry.kind == "run_started" and not entry.data.get("resumed"):
-                messages += [as_message(fields, one) for one in fields.get("messages", list)]
-            elif entry.kind == "check" and (entry.data["what"], entry.data["decision"]) == ("prompt", "changed"):
-                messages = list(changed_prompt(tuple(messages), fields.get("text", str)))
-            elif entry.kind == "message":
-                messages.append(as_message(fields, entry.data["message"]))
-            elif entry.kind == "request" and (asking := entry.data.get("asking")) and asking.get("summary"):
-                summary = str(asking["summary"]), frozenset(map(int, asking.get("covered") or ()))
+            _follow(messages, fields)
+            if entry.kind == "request":
+                summary = _summary_in(entry.data.get("asking") or {}) or summary
             elif entry.kind == "run_finished":
                 reason = fields.get("reason", str)
         except DAMAGE as error:
@@ -50,3 +46,21 @@ def conversation_in(entries: Sequence[Entry]) -> Conversation:
     principal = entries[0].data.get("principal")
     ended = reason not in (None, "waiting")
     return Conversation(tuple(messages), summary, None if principal is None else str(principal), ended)
+
+
+def _follow(messages: list[Message], fields: Fields) -> None:
+    """The conversation after one more entry."""
+    entry = fields.entry
+    if entry.kind == "run_started" and not entry.data.get("resumed"):
+        messages += [as_message(fields, one) for one in fields.get("messages", list)]
+    elif entry.kind == "check" and (entry.data["what"], entry.data["decision"]) == ("prompt", "changed"):
+        messages[:] = changed_prompt(tuple(messages), fields.get("text", str))
+    elif entry.kind == "message":
+        messages.append(as_message(fields, entry.data["message"]))
+
+
+def _summary_in(asking: Mapping[str, Any]) -> tuple[str, frozenset[int]] | None:
+    """What of a conversation had been summed up when a request went out."""
+    if not asking.get("summary"):
+        return None
+    return str(asking["summary"]), frozenset(map(int, asking.get("covered") or ()))
