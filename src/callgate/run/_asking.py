@@ -38,3 +38,7 @@ class AskingState:
     """Stands for the messages `covered`, which are not sent any more."""
     covered: frozenset[int] = frozenset()
     """Places in the history, which only grows."""
+
+    def cause_and(self, error: str) -> str:
+        """The first failure is mostly the cause, the last one its consequence: both are told."""
+        return error if self.last_failure in ("", error) else f"{self.last_failure}; asked again: {error}"

@@ -297,12 +297,7 @@ class ModelSide:
             return AskModel()
         if failed.kind and not partial and self._next_model(error):
             return AskModel()
-        return EndRun("provider_error", self._both(error))
-
-    def _both(self, error: str) -> str:
-        """The first failure is mostly the cause, the last one its consequence: both are told."""
-        first = self._asking.last_failure
-        return error if first in ("", error) else f"{first}; asked again: {error}"
+        return EndRun("provider_error", self._asking.cause_and(error))
 
     def _reject(self, kind: str, detail: str, reply: Reply) -> Move:
         """The answer holds nothing that can be used: it goes back with the reason and leaves no trace (rule 2)."""
