@@ -16,7 +16,9 @@ from collections.abc import Iterable, Mapping, Set
 from enum import Enum
 from typing import Any
 
+from callgate.errors import ConfigError
 from callgate.limits import DEFAULTS
+from callgate.media import IMAGES, Media, kind_in
 from callgate.types import Part, ToolCall, ToolResult
 
 MAX_DEPTH = 64
@@ -31,13 +33,6 @@ MAX_PARTS = 16
 """Images and other parts of one result that reach the model: each costs it hundreds of tokens."""
 PARTS = frozenset({"image_url", "input_audio", "file"})
 """The content parts, by their `type`, that go to a model beside a result's text."""
-IMAGES = {
-    "image/png": rb"\x89PNG\r\n\x1a\n",
-    "image/jpeg": rb"\xff\xd8\xff",
-    "image/gif": rb"GIF8[79]a",
-    "image/webp": rb"RIFF....WEBP",
-}
-"""How the bytes of an image begin."""
 _HUGE = 10**MAX_DIGITS
 _INVITES = re.compile(r"\b(?:try|retry|retries|retrying|again|repeat|resend|resubmit|re-?run)\b", re.IGNORECASE)
 
@@ -110,8 +105,13 @@ def _part(value: Any) -> Part | None:
     """The value as a content part that is not text, if it is one."""
     if isinstance(value, (str, int, float)):  # before all else: most values are plain
         return None
+    if isinstance(value, Media):
+        try:
+            return value.part
+        except ConfigError:  # what a tool gives is shown as it is: a result never breaks
+            return None
     if isinstance(value, bytes):
-        kind = next((kind for kind, magic in IMAGES.items() if re.match(magic, value, re.DOTALL)), None)
+        kind = kind_in(value, IMAGES)
         data = base64.b64encode(value).decode("ascii") if kind else ""
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}} if kind else None
     kind = value.get("type") if isinstance(value, Mapping) else None

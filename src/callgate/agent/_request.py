@@ -17,6 +17,7 @@ from callgate.errors import ConfigError
 from callgate.events import Event
 from callgate.history import History, Loose
 from callgate.limits import LimitOverrides, Limits
+from callgate.media import Media
 from callgate.policy import Answer
 from callgate.types import EXTERNAL, Entry, Message, Part, Principal
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from callgate.run import Pending, Run
     from callgate.tools import ToolLike
 
-Prompt: TypeAlias = "str | Loose | Sequence[Part] | Sequence[Loose]"
-"""A text, a message, content parts, or messages of which the last one is the prompt."""
+Prompt: TypeAlias = "str | Loose | Sequence[str | Media | Part] | Sequence[Loose]"
+"""A text, a message, content parts (texts, values of `callgate.media`), or messages, the prompt last."""
 MAX_NAME = 100
 """Characters of a session's name: it becomes a part of run ids."""
 Deps = TypeVar("Deps")
@@ -247,9 +248,17 @@ def messages_of(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:
     given: list[Any] = list(prompt) if isinstance(prompt, (list, tuple)) else []
     if given and all(isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item) for item in given):
         return [*history, *given]
+    given = [_part(part) for part in given]
     if not given or not all(isinstance(part, Mapping) and "role" not in part for part in given):
         raise ConfigError(f"prompt: a text, a message, messages or content parts are needed, not {prompt!r}")
     return [*history, Message("user", tuple(given))]
+
+
+def _part(item: object) -> object:
+    """A text or a value of `callgate.media` as a content part; a part is one already."""
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    return item.part if isinstance(item, Media) else item
 
 
 def checked_session(name: object) -> str:
