@@ -23,7 +23,7 @@ from typing import Any
 from loopback import Asked, Loopback, loopback, refusal, say, sse, stream
 
 CALLGATE = [sys.executable, "-m", "callgate"]
-PATIENCE = 15.0
+PATIENCE = 40.0
 
 TOOLS = '''
 from callgate import tool

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PATIENCE = 15.0
+PATIENCE = 40.0
 STARTING = 60.0
 """Seconds for the first line: a process imports a lot, and the machine may be busy."""
 
