@@ -25,6 +25,7 @@ from callgate.agent._config import Known, config_of, load, refusal_of
 from callgate.agent._driver import Driver
 from callgate.agent._form import Form
 from callgate.agent._instructions import joined
+from callgate.agent._once import Once
 from callgate.agent._request import OnEvent, ResumeRequest, RunRequest, check_answers, checked_session, new_id
 from callgate.agent._result import RunResult, result_of
 from callgate.agent._scheduler import scheduler
@@ -53,9 +54,6 @@ MAX_FORMS = 10_000
 class Runner:
     """Carries out the runs of one agent."""
 
-    _loaded = False
-    """Whether a run has loaded what all need."""
-
     def __init__(self, ledger: Ledger, approve: Approve | None, *, private: bool, on_event: OnEvent | None) -> None:
         self.ledger = ledger
         self.approve = approve
@@ -65,6 +63,8 @@ class Runner:
         self._on_event = on_event
         self._opened: dict[str, Provider] = {}
         """Providers that runs named, kept for the next run that names them."""
+        self._load = Once()
+        """What all runs need, which is loaded by the first."""
         self._warm: set[type] = set()
         """The kinds of providers that have loaded what a first request needs."""
         self._refusals: dict[tuple[str, str], Refusal] = {}
@@ -318,10 +318,10 @@ class Runner:
         """Loads in a thread what the first run of an agent needs: schemas and readers take long enough to be
         noticed."""
         setup = request.setup
-        if not self._loaded and not stop.requested:
-            self._loaded = True
+        if not self._load.over and not stop.requested:
+            threads, toolbox = setup.executor.threads, setup.toolbox
             with suppress(Exception):  # what is wrong, the run says where it is wrong
-                await stop.unless(in_thread(setup.executor.threads, lambda: load(setup.toolbox, config)))
+                await stop.unless(self._load.run(lambda: in_thread(threads, lambda: load(toolbox, config))))
         return replace(config, hash_key=await self._in_time(self.ledger.hash_key(), request))
 
 
