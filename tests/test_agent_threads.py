@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import Counter
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from callgate import Agent, Principal, Replay, RunResult, tool
+from callgate import Agent, Principal, Replay, RunResult, providers, tool
 from callgate.agent import _runner
 from callgate.types import Request
+from patience import until
+from strict_server import StrictServer
 
 pytestmark = pytest.mark.anyio
 THREADS = 32
@@ -56,10 +59,12 @@ def test_many_threads_share_an_agent(where: str) -> None:
 def test_what_the_first_run_loads_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread loaded it for itself, all at once: 25 s for what takes 0.3 s."""
     loads: list[str] = []
+    load = _runner.load
 
     def slow(toolbox: Any, config: Any) -> None:
         loads.append(threading.current_thread().name)
         time.sleep(0.3)
+        load(toolbox, config)
 
     monkeypatch.setattr(_runner, "load", slow)
     agent = made(Counter(), "memory")
@@ -134,3 +139,14 @@ def test_a_run_of_one_thread_is_resumed_in_another(where: str) -> None:
             lambda: asyncio.run(agent.resume(waiting.run_id, {call.id: True for call in waiting.pending}))
         ).result()
     assert (result.text, ran) == ("put 7!", [7])
+
+
+def test_many_threads_share_a_server_and_leave_no_connection_open() -> None:
+    with StrictServer("openai", "ok") as server:
+        agent = Agent(providers.open(f"{server.url}#m", abilities={"tools"}))
+        assert agent.run_sync("warm").text == "ok"
+        before = len(os.listdir("/proc/self/fd"))
+        with ThreadPoolExecutor(16) as pool:
+            results = list(pool.map(lambda n: agent.run_sync(str(n)), range(64)))
+        assert {result.text for result in results} == {"ok"}
+        until(lambda: len(os.listdir("/proc/self/fd")) <= before)

@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,11 @@ def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     assert re.search(r"^make test\b", readme, re.MULTILINE)
     assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_page_stands_in_the_index_and_in_the_sites_menu() -> None:
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    menu = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    assert {path for entry in menu for path in entry.values()} == pages
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert {name for name in pages - {"index.md"} if f"({name})" not in index} == set()
