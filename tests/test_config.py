@@ -89,7 +89,7 @@ def test_the_defaults_are_those_of_the_agent() -> None:
     assert set(options) == set(parameters) - {
         *("self", "model", "tools", "ledger", "approve", "limits", "named"),
         *("output", "deps_type", "tool_choice", "parallel", "too_many", "on_event"),  # a program's, not a setting
-        *("stop_after", "history_processor"),
+        *("stop_after", "history_processor", "check_prompt", "check_answer", "on_result"),
     }
     for name, value in options.items():
         default = parameters[name].default

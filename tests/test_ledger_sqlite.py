@@ -8,7 +8,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from callgate import ledger as ledgers
 from callgate.errors import LedgerError
-from callgate.ledger import intent
+from callgate.ledger import intent, sqlite
 from callgate.ledger._tables import VERSIONS
 from callgate.ledger.sqlite import APPLICATION_ID, Store
 from callgate.types import Entry, ToolCall
@@ -353,3 +353,23 @@ async def test_identical_writes_of_many_other_runs_cost_nothing(tmp_path: Path) 
     assert await ledger.find_write(**wanted, run_id="r7") is not None
     assert sum(asked) == 1
     await ledger.aclose()
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_file_that_another_process_makes_in_this_moment_is_ours(tmp_path: Path, at: int) -> None:
+    """Between any two of the questions by which a file is told, its tables may appear."""
+    path = tmp_path / "runs.db"
+
+    class Interrupted(sqlite3.Connection):
+        asked = 0
+
+        def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            if self.asked == at:
+                with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                    sqlite._prepare(other, path)
+            self.asked += 1
+            return super().execute(sql, *more)
+
+    with closing(sqlite3.connect(path, isolation_level=None, factory=Interrupted)) as connection:
+        sqlite._version(connection, path)
+        assert sqlite._version(connection, path) == (len(VERSIONS) if connection.asked > at else 0)

@@ -23,10 +23,11 @@ class Once:
 
     async def run(self, work: Callable[[], Awaitable[object]]) -> None:
         """Does the work, or waits for whoever does it."""
+        mine = Future[None]()
         with self._lock:
             end = self._end
             if end is None:
-                mine = self._end = Future[None]()
+                self._end = mine
         if end is not None:
             # Shielded: a cancel of this waiter would go through to the future that all wait for.
             await asyncio.shield(asyncio.wrap_future(end))

@@ -324,9 +324,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    ((version,),) = connection.execute("PRAGMA user_version").fetchall()
-    ((owner,),) = connection.execute("PRAGMA application_id").fetchall()
+    # In this order: what makes the tables sets the other two in the same transaction, perhaps between two of these.
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    ((owner,),) = connection.execute("PRAGMA application_id").fetchall()
+    ((version,),) = connection.execute("PRAGMA user_version").fetchall()
     # A path that was mistyped must not give a browser's or another program's database our tables.
     if tables and owner != APPLICATION_ID:
         raise LedgerError(f"{path}: this SQLite file belongs to another program; choose another path for the ledger")

@@ -53,8 +53,6 @@ class RunConfig:
     run_id: str
     info: ModelInfo
     protocol: str = "native"
-    others: tuple[ModelChoice, ...] = ()
-    """Models to go on with, in this order, when one fails before anything of its answer came."""
     tools: tuple[ToolSpec, ...] = ()
     instructions: str = ""
     options: Mapping[str, object] = field(default_factory=lambda: EMPTY)
@@ -79,8 +77,6 @@ class RunConfig:
     """What an earlier run of the session had summed up, and the places in the history that it stands for."""
     output: Schema | None = None
     """The final answer must be JSON that fits this schema."""
-    checks: frozenset[str] = frozenset()
-    """What the application looks at before it counts: "prompt", "answer"."""
     external: frozenset[str] = frozenset()
     """Tools that the application carries out itself: their results come from `resume`."""
     stop_after: frozenset[str] = frozenset()
@@ -103,6 +99,10 @@ class RunConfig:
     """A tool's schema, made ready; None: compiled when it is needed."""
     recent: Recent | None = None
     resolve: Callable[[str], str] | None = None
+    others: tuple[ModelChoice, ...] = ()
+    """Models to go on with, in this order, when one fails before anything of its answer came."""
+    checks: frozenset[str] = frozenset()
+    """What the application looks at before it counts: "prompt", "answer"."""
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------

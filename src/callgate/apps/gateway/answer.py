@@ -271,7 +271,7 @@ class Answer:
                 await self.client.write(writer.end(outcome, reply.raw_finish))
             else:
                 values.append(self.shape.whole(self.ask, self.head, outcome, reply))
-        self.seen.usage = outcome.usage
+            self.seen.usage = outcome.usage
         if self.ask.stream:
             await self.client.end()
         else:
