@@ -248,12 +248,16 @@ def messages_of(prompt: Prompt, history: Iterable[Loose]) -> list[Loose]:
     given: list[Any] = list(prompt) if isinstance(prompt, (list, tuple)) else []
     if given and all(isinstance(item, Message) or (isinstance(item, Mapping) and "role" in item) for item in given):
         return [*history, *given]
-    # Texts alone are no parts: a list of several prompts was meant, and each is a run of its own.
-    if not all(isinstance(item, str) for item in given):
-        given = [_part(part) for part in given]
+    given = _parts(given)
     if not given or not all(isinstance(part, Mapping) and "role" not in part for part in given):
         raise ConfigError(f"prompt: a text, a message, messages or content parts are needed, not {prompt!r}")
     return [*history, Message("user", tuple(given))]
+
+
+def _parts(given: list[Any]) -> list[Any]:
+    """Content parts, values of `callgate.media` and texts between them as parts. Texts alone are none: a list of
+    several prompts was meant, and each is a run of its own."""
+    return given if all(isinstance(item, str) for item in given) else [_part(item) for item in given]
 
 
 def _part(item: object) -> object:
