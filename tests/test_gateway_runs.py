@@ -17,6 +17,7 @@ import pytest
 
 from gateway_model import Model, calls, model, results, text
 from gateway_process import Gateway, gateway
+from patience import until
 
 TOOLS = """
 import pathlib, time
@@ -293,6 +294,8 @@ def test_a_killed_server_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
         client.until(waiting, "waiting")
         cut = client.begin("slow lamp")
         first = client.events(cut, until=lambda record: record["event"] == "call_started")
+        began = tmp_path / "slow.txt"
+        until(lambda: began.exists() and began.read_text())  # the event comes a moment before the function begins
         served.stop(signal.SIGKILL)
     with server(tmp_path) as (served, _), Client(served) as client:
         assert client.get(f"/runs/{ended_run}") == before
